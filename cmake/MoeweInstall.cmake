@@ -1,0 +1,2 @@
+include(GNUInstallDirs)
+install(TARGETS moewe_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

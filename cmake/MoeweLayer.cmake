@@ -1,0 +1,47 @@
+# One folder of src/ is one layer: an object library that becomes part of `moewe`, and a test program.
+
+# Everything compiles with these. No contraction and no fast-math: results must not depend on what the
+# compiler chooses to fuse (docs/architecture.md, "Same tokens, whatever the circumstances").
+add_library(moewe_options INTERFACE)
+target_compile_options(moewe_options INTERFACE
+  -Wall -Wextra -Wconversion -Wshadow -ffp-contract=off
+  $<$<BOOL:${MOEWE_WERROR}>:-Werror>
+  $<$<CONFIG:Release>:-O2>)
+target_include_directories(moewe_options INTERFACE
+  ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+target_compile_definitions(moewe_options INTERFACE MOEWE_VERSION="${PROJECT_VERSION}")
+target_link_libraries(moewe_options INTERFACE nlohmann_json::nlohmann_json fmt::fmt hwy::hwy
+  Threads::Threads)
+if(MOEWE_SANITIZE)
+  target_compile_options(moewe_options INTERFACE
+    -fsanitize=${MOEWE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+  target_link_options(moewe_options INTERFACE -fsanitize=${MOEWE_SANITIZE})
+endif()
+
+# moewe_layer(name): src/name/**/*.cc into `moewe`, src/name/**/*_test.cc into `name_test`.
+function(moewe_layer name)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
+  set(tests ${sources})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+  if(sources)
+    add_library(moewe_${name} OBJECT ${sources})
+    target_link_libraries(moewe_${name} PRIVATE moewe_options moewe_text_bridge PkgConfig::UTF8PROC
+      Boost::headers)
+    target_sources(moewe PRIVATE $<TARGET_OBJECTS:moewe_${name}>)
+  endif()
+  if(tests AND MOEWE_BUILD_TESTS)
+    moewe_test(${name}_test ${tests})
+  endif()
+endfunction()
+
+# moewe_test(name sources...): a GoogleTest program over the library, registered case by case.
+function(moewe_test name)
+  add_executable(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE moewe_options moewe moewe_text_bridge
+    PkgConfig::UTF8PROC GTest::gtest GTest::gmock GTest::gtest_main ZLIB::ZLIB)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_compile_definitions(${name} PRIVATE
+    MOEWE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" MOEWE_BINARY="${CMAKE_BINARY_DIR}/moewe")
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
+endfunction()

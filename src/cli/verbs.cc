@@ -1,0 +1,23 @@
+#include "cli/verbs.h"
+
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace moewe::cli {
+
+std::span<const VerbEntry> Verbs() {
+  // name, one line, example, function; one line of the table a verb.
+  static constexpr std::array<VerbEntry, 0> kVerbs{};
+  return kVerbs;
+}
+
+void PrintJson(const nlohmann::ordered_json& object) {
+  // Bytes that are not UTF-8 (a broken name in a broken file) must not stop a report.
+  const std::string text =
+      object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace moewe::cli

@@ -1,0 +1,39 @@
+// The verbs of the program. One file a verb: verb_info.cc defines AddInfo, and so on; verbs.cc lists them.
+#ifndef MOEWE_CLI_VERBS_H_
+#define MOEWE_CLI_VERBS_H_
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+
+namespace moewe::cli {
+
+// Flags that every verb understands.
+struct Globals {
+  bool json = false;
+  bool quiet = false;
+};
+
+// A verb's Add function declares its flags on `verb` and returns what to do once they are parsed; the returned
+// function's value is the process exit code. Errors are thrown (moewe::Error) and printed by main().
+using Action = std::function<int()>;
+using AddVerb = Action (*)(CLI::App& verb, const Globals& globals);
+
+struct VerbEntry {
+  const char* name;
+  const char* summary;
+  const char* example;
+  AddVerb add;
+};
+
+// All verbs, in the order that --help shows them.
+std::span<const VerbEntry> Verbs();
+
+// One JSON object and a newline to stdout.
+void PrintJson(const nlohmann::ordered_json& object);
+
+}  // namespace moewe::cli
+
+#endif  // MOEWE_CLI_VERBS_H_

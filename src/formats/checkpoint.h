@@ -1,0 +1,73 @@
+// What every container of weights looks like from above.
+//
+// CmfFile, SafetensorsDir (a Hugging Face folder) and later SmoeVault and GgufFile implement it, so that
+// conversion is one program and the model does not know where its bytes come from.
+#ifndef MOEWE_FORMATS_CHECKPOINT_H_
+#define MOEWE_FORMATS_CHECKPOINT_H_
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/byte_reader.h"
+#include "quant/codec.h"
+#include "quant/dtype.h"
+
+namespace moewe::formats {
+
+// One tensor where it lies. Cheap to copy; `bytes` points into the mapping of the checkpoint that it
+// came from and lives as long as that does.
+struct TensorView {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<uint64_t> shape;    // outermost first; checked: the element count fits 64 bits
+  Bytes bytes;                    // stored encoding, length checked against dtype and shape
+  uint32_t file_index = 0;        // into Checkpoint::files()
+  uint64_t file_offset = 0;       // of bytes, from the start of that file
+  uint64_t hash = 0;              // stored hash64; 0 = not protected
+
+  quant::MatrixShape matrix() const { return *quant::AsMatrix(shape); }
+};
+
+enum class CheckpointKind { kCmf, kHuggingFace, kSmoe, kGguf };
+
+// Opened and validated; immutable afterwards, so const methods may be called from any thread.
+class Checkpoint {
+ public:
+  virtual ~Checkpoint() = default;
+
+  virtual CheckpointKind kind() const = 0;
+
+  // Paths as opened; the first is the one that messages name.
+  virtual const std::vector<std::string>& files() const = 0;
+
+  // In directory order.
+  virtual const std::vector<TensorView>& tensors() const = 0;
+
+  // Null if there is none. O(1).
+  virtual const TensorView* Find(std::string_view name) const = 0;
+
+  // Hugging Face: config.json. CMF: the whole header JSON (model config under "arch").
+  virtual const nlohmann::ordered_json& config() const = 0;
+
+  // tokenizer.json, verbatim; empty if absent.
+  virtual Bytes tokenizer_json() const = 0;
+
+  // The chat bundle of CMF section 6.1 with moewe's "generation" block: keys chat_template,
+  // eos_token_ids, bos_token_id, pad_token_id, generation, and the special-token strings that templates
+  // use. Null JSON if absent. From a Hugging Face folder it is put together from
+  // tokenizer_config.json, chat_template.jinja, generation_config.json and config.json.
+  virtual const nlohmann::ordered_json& chat_bundle() const = 0;
+};
+
+// Opens MODEL by its bytes, never by its extension: a CMF file or a folder with config.json and
+// safetensors. Throws Error{kNotFound, kInvalidMagic, ...}.
+std::unique_ptr<Checkpoint> OpenCheckpoint(const std::string& path);
+
+}  // namespace moewe::formats
+
+#endif  // MOEWE_FORMATS_CHECKPOINT_H_

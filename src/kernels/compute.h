@@ -1,0 +1,92 @@
+// The arithmetic of a model on stored weight layouts, over a thread pool.
+//
+// Fixed order: the value of one output element depends only on its weight row and its own activation
+// row, never on how many rows are computed together, how they are split over threads, or on the batch.
+// (Exact on one instruction set and one activations mode, not across them.)
+#ifndef MOEWE_KERNELS_COMPUTE_H_
+#define MOEWE_KERNELS_COMPUTE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/byte_reader.h"
+#include "platform/thread_pool.h"
+#include "quant/dtype.h"
+
+namespace moewe::kernels {
+
+// A weight matrix [rows = out features, cols = in features] in its stored encoding, validated.
+struct Matrix {
+  DType dtype = DType::kF32;
+  uint32_t rows = 0;
+  uint32_t cols = 0;
+  Bytes bytes;
+
+  bool empty() const { return rows == 0; }
+};
+
+// How activations enter a product with quantized weights. Float weights always take them in f32.
+enum class Activations : uint8_t {
+  kInt8,  // int8 per 32 values with an f32 scale, integer dot products
+  kF32,   // weights dequantized to f32 in registers; matches the goldens
+};
+
+enum class GateFunction : uint8_t { kSilu, kGeluTanh };
+
+// down( gate_function(gate x) * (up x) )
+struct FfnMatrices {
+  Matrix gate, up, down;
+};
+
+// One product of a region: y[n, w.rows] = x[n, w.cols] * w^T (+ bias[w.rows] if not null).
+struct Projection {
+  Matrix w;
+  const float* bias = nullptr;
+  float* y = nullptr;
+  size_t y_stride = 0;  // floats between rows of y, >= w.rows
+};
+
+// One expert's share of a batch: which token rows go through it and where the result lands.
+struct ExpertWork {
+  FfnMatrices ffn;
+  std::span<const uint32_t> token_rows;  // rows of x
+  std::span<const uint32_t> out_rows;    // rows of y, one a token row; no row twice in a call
+};
+
+// Holds scratch memory that grows to its high-water mark: after warm-up no call allocates. One caller
+// at a time; the pool must outlive it.
+class Compute {
+ public:
+  Compute(ThreadPool* pool, Activations activations);
+  ~Compute();
+
+  ThreadPool& pool() const;
+  Activations activations() const;
+
+  // All projections share the input x[n, cols] (rows `x_stride` floats apart) and run in one parallel region.
+  void Project(std::span<const Projection> projections, const float* x, size_t n, size_t x_stride);
+
+  // y[n, down.rows] = FFN(x[n, gate.cols]); rows are contiguous.
+  void Ffn(const FfnMatrices& ffn, GateFunction gate, const float* x, size_t n, float* y);
+
+  // Every expert's FFN over its token rows: y[out_row] = FFN_e(x[token_row]); y is overwritten in those
+  // rows only. One parallel region per stage for all experts together.
+  void RoutedFfn(std::span<const ExpertWork> work, GateFunction gate, const float* x, size_t hidden,
+                 float* y);
+
+  // Row `row` of an embedding matrix as f32 into out[cols].
+  static void DecodeRow(const Matrix& matrix, uint64_t row, float* out);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// "AVX2", "AVX-512 VNNI", ...: the instruction sets that the kernels use on this CPU.
+const char* KernelIsaName();
+
+}  // namespace moewe::kernels
+
+#endif  // MOEWE_KERNELS_COMPUTE_H_

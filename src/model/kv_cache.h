@@ -1,0 +1,75 @@
+// Keys and values in fixed blocks that sequences can share.
+#ifndef MOEWE_MODEL_KV_CACHE_H_
+#define MOEWE_MODEL_KV_CACHE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels/attention.h"
+
+namespace moewe::model {
+
+struct ModelConfig;
+
+using kernels::KvType;
+using BlockId = uint32_t;
+
+// Positions a block holds, in every layer.
+inline constexpr uint32_t kBlockTokens = 32;
+
+// All blocks of one model, allocated as needed up to `max_blocks`. Blocks are reference-counted so that
+// sequences with a common prefix share them. Not thread-safe: used by the thread that runs the model.
+class KvPool {
+ public:
+  KvPool(const ModelConfig& config, KvType type, size_t max_blocks);
+  ~KvPool();
+
+  KvType type() const;
+  static uint64_t BytesPerBlock(const ModelConfig& config, KvType type);
+  size_t max_blocks() const;
+  size_t free_blocks() const;
+
+  BlockId Allocate();        // throws Error{kOutOfBudget} when none is free
+  void Retain(BlockId id);
+  void Release(BlockId id);
+
+  // First key / value row of KV head `head` in `layer`'s part of a block; rows of one head are contiguous.
+  void* Keys(BlockId id, int layer, int head);
+  void* Values(BlockId id, int layer, int head);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The cached state of one token sequence. Movable; the pool must outlive it.
+class Sequence {
+ public:
+  explicit Sequence(KvPool* pool);
+  ~Sequence();
+  Sequence(Sequence&&) noexcept;
+  Sequence& operator=(Sequence&&) noexcept;
+
+  size_t length() const { return length_; }
+  KvPool& pool() const { return *pool_; }
+  const std::vector<BlockId>& blocks() const { return blocks_; }
+
+  // A second sequence with the first `length` positions, sharing whole blocks and copying the last partial one.
+  Sequence Fork(size_t length) const;
+  // Forgets positions from `length` on.
+  void Truncate(size_t length);
+  // Makes room for `n` more positions (unsharing the last block if needed); length is unchanged.
+  void Reserve(size_t n);
+  // Counts n reserved positions as filled: the model calls it when a step is complete.
+  void Commit(size_t n);
+
+ private:
+  KvPool* pool_;
+  std::vector<BlockId> blocks_;
+  size_t length_ = 0;
+};
+
+}  // namespace moewe::model
+
+#endif  // MOEWE_MODEL_KV_CACHE_H_

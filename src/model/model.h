@@ -1,0 +1,69 @@
+// A model that can run: weights bound by name, and the forward pass over batches of sequences.
+#ifndef MOEWE_MODEL_MODEL_H_
+#define MOEWE_MODEL_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "formats/checkpoint.h"
+#include "kernels/compute.h"
+#include "model/config.h"
+#include "model/kv_cache.h"
+
+namespace moewe::model {
+
+using TokenId = int32_t;
+
+struct LoadOptions {
+  kernels::Activations activations = kernels::Activations::kInt8;
+};
+
+// One sequence's part of a step: `tokens` follow what `sequence` already holds.
+struct SequenceChunk {
+  Sequence* sequence = nullptr;
+  std::span<const TokenId> tokens;
+  enum class Logits : uint8_t { kNone, kLast, kAll } logits = Logits::kLast;
+};
+
+// Receives intermediate values: for `logits --hidden/--router`, statistics and tests. Rows are tokens of the
+// step in order. Called on the thread that called Forward.
+class ForwardObserver {
+ public:
+  virtual ~ForwardObserver() = default;
+  // Residual stream [rows, hidden]: layer -1 is the input of layer 0, layer i the state after layer i.
+  virtual void OnHidden(int /*layer*/, const float* /*data*/, size_t /*rows*/) {}
+  virtual void OnFinalNorm(const float* /*data*/, size_t /*rows*/) {}
+  virtual void OnAttention(int /*layer*/, const float* /*data*/, size_t /*rows*/) {}
+  virtual void OnFfn(int /*layer*/, const float* /*data*/, size_t /*rows*/) {}
+  // top_k ids and final weights of each row, weight-descending.
+  virtual void OnRouter(int /*layer*/, const uint32_t* /*ids*/, const float* /*weights*/,
+                        size_t /*rows*/, size_t /*top_k*/) {}
+};
+
+// Weights are immutable after loading, but Forward uses scratch memory: one caller at a time.
+class Model {
+ public:
+  // Binds every tensor that the config asks for. Throws Error{kMissingTensor, kParse, kUnsupported}.
+  // `pool` must outlive the model.
+  static std::unique_ptr<Model> Load(std::shared_ptr<const formats::Checkpoint> checkpoint,
+                                     const LoadOptions& options, ThreadPool* pool);
+  virtual ~Model() = default;
+
+  virtual const ModelConfig& config() const = 0;
+  virtual const formats::Checkpoint& checkpoint() const = 0;
+
+  // Bytes of weights that one decoded token reads (routed experts: top_k of them).
+  virtual uint64_t weight_bytes_per_token() const = 0;
+  virtual uint64_t weight_bytes_total() const = 0;
+
+  // Runs all chunks as one batch. The result for a position depends only on the tokens before it. Appends
+  // logits rows [vocab_size] to *logits in chunk order. On an exception the sequences keep their old length.
+  virtual void Forward(std::span<const SequenceChunk> chunks, std::vector<float>* logits,
+                       ForwardObserver* observer = nullptr) = 0;
+};
+
+}  // namespace moewe::model
+
+#endif  // MOEWE_MODEL_MODEL_H_

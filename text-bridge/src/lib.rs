@@ -1,0 +1,1 @@
+//! A C interface over the Hugging Face `tokenizers` crate.
