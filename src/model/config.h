@@ -1,0 +1,89 @@
+// What a model's math needs to know beside its tensors, from whatever container it came.
+//
+// Sources: a Hugging Face config.json (published spelling or transformers 5 spelling) and the `arch` object of a
+// CMF header (section 2, plus the fields of existing files, plus moewe's own block `arch.moewe`). Both give
+// the same ModelConfig for the same model. What the tensors themselves say (biases, q/k norms and their width, post-norms,
+// router, shared expert and its gate, FFN widths, expert counts) is not here: weights bind by presence.
+#ifndef MOEWE_MODEL_CONFIG_H_
+#define MOEWE_MODEL_CONFIG_H_
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "formats/checkpoint.h"
+#include "kernels/compute.h"
+
+namespace moewe::model {
+
+// Rotary position embedding of one kind of layer, resolved to numbers.
+struct Rope {
+  // Angle per position of each rotated pair, after scaling (llama3, linear, yarn, longrope short).
+  // Empty = no rotation. Pairs are (i, i + size) unless interleaved.
+  std::vector<float> inv_freq;
+  // longrope: used instead of inv_freq once the sequence is longer than long_from positions.
+  std::vector<float> inv_freq_long;
+  uint32_t long_from = 0;
+  float attention_factor = 1.0f;  // multiplies cos and sin
+  bool interleaved = false;
+  double theta = 10000.0;         // for display
+};
+
+enum class MixerKind : uint8_t { kAttention };  // MLA, GatedDeltaNet, ShortConv, Kda: to come
+
+struct LayerConfig {
+  MixerKind mixer = MixerKind::kAttention;
+  uint32_t num_heads = 0;
+  uint32_t num_kv_heads = 0;
+  uint32_t head_dim = 0;
+  uint32_t sliding_window = 0;  // keys with query_pos - key_pos < window; 0 = all
+  uint32_t rope = 0;            // index into ModelConfig::ropes
+};
+
+struct MoeConfig {
+  uint32_t num_experts = 0;   // nominal: a layer's count is what its tensors say
+  uint32_t top_k = 0;
+  uint32_t intermediate_size = 0;
+  uint32_t shared_intermediate_size = 0;  // 0 = no shared expert
+  bool norm_topk_prob = false;  // renormalize the chosen weights to sum 1
+  bool router_sigmoid = false;  // sigmoid scores instead of softmax over all experts
+  float norm_epsilon = 0.0f;    // added to the sum when renormalizing (1e-20 deepseek style)
+  float routed_scaling_factor = 1.0f;
+};
+
+struct ModelConfig {
+  std::string arch_name;  // model_type, for display
+  uint32_t hidden_size = 0;
+  uint32_t intermediate_size = 0;
+  uint32_t num_layers = 0;
+  uint32_t vocab_size = 0;
+  uint32_t max_position_embeddings = 0;
+  float rms_norm_eps = 1e-6f;
+  float norm_weight_offset = 0.0f;  // 1 for Gemma's (1 + w)
+  bool tie_word_embeddings = false;
+  kernels::GateFunction gate_function = kernels::GateFunction::kSilu;
+  float embed_multiplier = 1.0f;
+  float residual_multiplier = 1.0f;  // on both residual additions (Granite)
+  float attention_scale = 0.0f;      // multiplies q.k; resolved, e.g. head_dim^-1/2
+  float attn_soft_cap = 0.0f;        // 0 = none
+  float final_soft_cap = 0.0f;       // 0 = none
+  float logit_multiplier = 1.0f;     // applied to logits before the final cap
+  bool has_moe = false;
+  MoeConfig moe;
+  std::vector<Rope> ropes;
+  std::vector<LayerConfig> layers;
+};
+
+// config.json of `checkpoint` (kHuggingFace) or the header's arch (kCmf). Every value is range-checked. Throws
+// Error{kParse} naming the key, Error{kUnsupported} for families, rope types or options that moewe cannot run, and
+// for quantized weights in foreign formats (GPTQ, AWQ, bitsandbytes, fp8), by name.
+ModelConfig ReadConfig(const formats::Checkpoint& checkpoint);
+
+// The `arch` object of a CMF header that describes `config`: section 2's names and those of existing files where
+// they exist, the block "moewe" for what has none. ReadConfig of the result gives `config` back.
+nlohmann::ordered_json ToCmfArch(const ModelConfig& config);
+
+}  // namespace moewe::model
+
+#endif  // MOEWE_MODEL_CONFIG_H_
