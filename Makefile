@@ -1,8 +1,39 @@
 # The front door. `make demo` and `make test` do everything, set-up included.
-.PHONY: setup build test
-setup:
-	./scripts/setup.sh
-build: setup
-	cmake --preset release && cmake --build --preset release
-test: build
-	ctest --preset release
+PREFIX ?= /usr/local
+
+.PHONY: help setup build test demo bench lint lint-all format fuzz asan tsan install clean
+.DEFAULT_GOAL := help
+
+help:      ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 18
+
+setup:     ## install missing packages (Debian 12)
+	@scripts/setup.sh
+build: setup ## build the program: build/release/moewe
+	@[ -f build/release/build.ninja ] || cmake --preset release
+	@cmake --build --preset release
+demo: build ## convert the demonstration model and let it speak
+	@scripts/demo.sh
+test: build ## run every test
+	@scripts/test.sh build/release
+asan: setup ## all tests under the address and undefined-behaviour sanitizers
+	@[ -f build/asan/build.ninja ] || cmake --preset asan
+	@cmake --build --preset asan
+	@scripts/test.sh build/asan '.'
+tsan: setup ## platform, experts and engine tests under the thread sanitizer
+	@[ -f build/tsan/build.ninja ] || cmake --preset tsan
+	@scripts/tsan.sh
+bench: setup ## micro benchmarks of the kernels
+	@scripts/bench.sh
+lint: build ## formatting, include directions, clang-tidy over changed files
+	@scripts/setup.sh lint && scripts/lint.sh changed
+lint-all: build ## the same over all files
+	@scripts/setup.sh lint && scripts/lint.sh all
+format: ## clang-format everything
+	@scripts/setup.sh lint && git ls-files '*.cc' '*.h' | grep -v '^tests/golden/' | xargs clang-format-19 -i
+fuzz: setup ## build the fuzz targets, replay their corpus, fuzz each for FUZZ_SECONDS (10)
+	@scripts/setup.sh lint && scripts/fuzz.sh
+install: build ## binary, library, headers, CMake package into PREFIX (/usr/local)
+	@cmake --install build/release --prefix $(PREFIX)
+clean:     ## remove everything built
+	@rm -rf build

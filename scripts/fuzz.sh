@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Builds the fuzz targets (clang, address sanitizer), replays the seed corpus of each, then fuzzes each for
+# FUZZ_SECONDS. Findings stay in build/fuzz/ as crash-*; new inputs in build/fuzz/corpus/.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+seconds=${FUZZ_SECONDS:-10}
+mkdir -p build
+cmake --preset fuzz > build/fuzz-configure.log 2>&1 || { cat build/fuzz-configure.log; exit 1; }
+cmake --build --preset fuzz || exit 1
+python3 fuzz/make_corpus.py build/fuzz/seeds || exit 1
+passed=0 failed=0
+for source in fuzz/fuzz_*.cc; do
+  name=$(basename "$source" .cc)
+  corpus=build/fuzz/corpus/$name
+  seeds=build/fuzz/seeds/$name
+  log=build/fuzz/$name.log
+  mkdir -p "$corpus" "$seeds"
+  options=(-rss_limit_mb=2048 -timeout=10 -max_len=65536 -artifact_prefix=build/fuzz/)
+  if "build/fuzz/$name" "${options[@]}" -runs=0 "$seeds" > "$log" 2>&1 &&
+    "build/fuzz/$name" "${options[@]}" "-max_total_time=$seconds" "$corpus" "$seeds" >> "$log" 2>&1; then
+    passed=$((passed + 1))
+    echo "$name: $(find "$seeds" -type f | wc -l) seeds, $(sed -nE 's/^Done ([0-9]+) runs.*/\1/p' "$log" | tail -n1) runs"
+  else
+    failed=$((failed + 1))
+    tail -n 40 "$log"
+  fi
+done
+echo "$passed passed, $failed failed"
+[[ $failed -eq 0 ]]
