@@ -21,15 +21,17 @@ inline std::filesystem::path Path(const std::string& relative) {
   return std::filesystem::path(MOEWE_SOURCE_DIR) / "tests" / "golden" / relative;
 }
 
-// Third-party files that the repository does not carry: under $MOEWE_SHARED, by default ../shared beside
-// the checkout. A test that needs one calls MOEWE_NEEDS_SHARED, which reports it as skipped elsewhere.
+// Third-party files that the repository does not carry: under $MOEWE_SHARED, by default ../shared
+// beside the checkout. A test that needs one calls MOEWE_NEEDS_SHARED, which reports it as skipped
+// elsewhere.
 inline std::filesystem::path SharedPath(const std::string& relative) {
   const char* root = std::getenv("MOEWE_SHARED");
   return (root != nullptr ? std::filesystem::path(root)
-                          : std::filesystem::path(MOEWE_SOURCE_DIR) / ".." / "shared") / relative;
+                          : std::filesystem::path(MOEWE_SOURCE_DIR) / ".." / "shared") /
+         relative;
 }
-#define MOEWE_NEEDS_SHARED(relative)                                                            \
-  if (!std::filesystem::exists(::moewe::golden::SharedPath(relative)))                          \
+#define MOEWE_NEEDS_SHARED(relative)                                   \
+  if (!std::filesystem::exists(::moewe::golden::SharedPath(relative))) \
   GTEST_SKIP() << "needs third-party data: " << ::moewe::golden::SharedPath(relative)
 
 inline std::vector<uint8_t> ReadBytes(const std::filesystem::path& path) {

@@ -41,11 +41,11 @@ int ExitCode(ErrorCode code);
 
 // Where in which file. Empty members are left out when printed.
 struct Where {
-  std::string file;                        // path as the user gave it
-  std::string field;                       // e.g. "directory[12].nbytes", "header.arch.num_layers"
-  std::optional<uint64_t> offset = {};     // byte offset in the file
+  std::string file;                     // path as the user gave it
+  std::string field;                    // e.g. "directory[12].nbytes", "header.arch.num_layers"
+  std::optional<uint64_t> offset = {};  // byte offset in the file
 
-  std::string ToString() const;            // "model.cmf: directory[12].nbytes at offset 1284"
+  std::string ToString() const;  // "model.cmf: directory[12].nbytes at offset 1284"
   bool empty() const { return file.empty() && field.empty() && !offset; }
 };
 

@@ -1,8 +1,8 @@
 // Little-endian reading from untrusted bytes, with every bound checked.
 //
-// Every parser of a file goes through ByteReader and the checked arithmetic below: a size that a file
-// states is never added, multiplied or used as an index before it was checked. A read past the end
-// throws Error{kBounds} with the file, the field and the absolute offset.
+// Every parser of a file goes through ByteReader and the checked arithmetic below: a size that a
+// file states is never added, multiplied or used as an index before it was checked. A read past the
+// end throws Error{kBounds} with the file, the field and the absolute offset.
 #ifndef MOEWE_BASE_BYTE_READER_H_
 #define MOEWE_BASE_BYTE_READER_H_
 
@@ -33,8 +33,8 @@ inline std::optional<uint64_t> CheckedMul(uint64_t a, uint64_t b) {
   return r;
 }
 
-// Reads from `bytes`, which start at absolute offset `base` of `file` (for messages). Not thread-safe;
-// the bytes must outlive the reader. Does not allocate except for error messages.
+// Reads from `bytes`, which start at absolute offset `base` of `file` (for messages). Not
+// thread-safe; the bytes must outlive the reader. Does not allocate except for error messages.
 class ByteReader {
  public:
   ByteReader(Bytes bytes, std::string file, uint64_t base = 0)

@@ -8,22 +8,38 @@ namespace moewe {
 
 std::string_view ErrorCodeName(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kNotFound: return "NotFound";
-    case ErrorCode::kIo: return "Io";
-    case ErrorCode::kNoSpace: return "NoSpace";
-    case ErrorCode::kInternal: return "Internal";
-    case ErrorCode::kUsage: return "Usage";
-    case ErrorCode::kUnknownName: return "UnknownName";
-    case ErrorCode::kInvalidMagic: return "InvalidMagic";
-    case ErrorCode::kUnsupportedVersion: return "UnsupportedVersion";
-    case ErrorCode::kUnsupportedFeature: return "UnsupportedFeature";
-    case ErrorCode::kBounds: return "Bounds";
-    case ErrorCode::kParse: return "Parse";
-    case ErrorCode::kMissingTensor: return "MissingTensor";
-    case ErrorCode::kHashMismatch: return "HashMismatch";
-    case ErrorCode::kUnsupported: return "Unsupported";
-    case ErrorCode::kOutOfBudget: return "OutOfBudget";
-    case ErrorCode::kInterrupted: return "Interrupted";
+    case ErrorCode::kNotFound:
+      return "NotFound";
+    case ErrorCode::kIo:
+      return "Io";
+    case ErrorCode::kNoSpace:
+      return "NoSpace";
+    case ErrorCode::kInternal:
+      return "Internal";
+    case ErrorCode::kUsage:
+      return "Usage";
+    case ErrorCode::kUnknownName:
+      return "UnknownName";
+    case ErrorCode::kInvalidMagic:
+      return "InvalidMagic";
+    case ErrorCode::kUnsupportedVersion:
+      return "UnsupportedVersion";
+    case ErrorCode::kUnsupportedFeature:
+      return "UnsupportedFeature";
+    case ErrorCode::kBounds:
+      return "Bounds";
+    case ErrorCode::kParse:
+      return "Parse";
+    case ErrorCode::kMissingTensor:
+      return "MissingTensor";
+    case ErrorCode::kHashMismatch:
+      return "HashMismatch";
+    case ErrorCode::kUnsupported:
+      return "Unsupported";
+    case ErrorCode::kOutOfBudget:
+      return "OutOfBudget";
+    case ErrorCode::kInterrupted:
+      return "Interrupted";
   }
   return "Internal";
 }
@@ -33,9 +49,11 @@ int ExitCode(ErrorCode code) {
     case ErrorCode::kNotFound:
     case ErrorCode::kIo:
     case ErrorCode::kNoSpace:
-    case ErrorCode::kInternal: return 1;
+    case ErrorCode::kInternal:
+      return 1;
     case ErrorCode::kUsage:
-    case ErrorCode::kUnknownName: return 2;
+    case ErrorCode::kUnknownName:
+      return 2;
     case ErrorCode::kInvalidMagic:
     case ErrorCode::kUnsupportedVersion:
     case ErrorCode::kUnsupportedFeature:
@@ -43,9 +61,12 @@ int ExitCode(ErrorCode code) {
     case ErrorCode::kParse:
     case ErrorCode::kMissingTensor:
     case ErrorCode::kHashMismatch:
-    case ErrorCode::kUnsupported: return 3;
-    case ErrorCode::kOutOfBudget: return 4;
-    case ErrorCode::kInterrupted: return 130;
+    case ErrorCode::kUnsupported:
+      return 3;
+    case ErrorCode::kOutOfBudget:
+      return 4;
+    case ErrorCode::kInterrupted:
+      return 130;
   }
   return 1;
 }

@@ -7,7 +7,8 @@
 
 namespace moewe {
 
-// IEEE binary16 to binary32: exact for all 65,536 values; NaN payloads are kept (quiet bit as stored).
+// IEEE binary16 to binary32: exact for all 65,536 values; NaN payloads are kept (quiet bit as
+// stored).
 float F16ToF32(uint16_t half);
 
 // binary32 to binary16 as the CMF writers do it: normals round to nearest even, subnormal results

@@ -36,7 +36,7 @@ TEST(F16, RoundsAsTheWritersDo) {
   EXPECT_EQ(F32ToF16(std::ldexp(1.0f, -25)), 0x0001);  // half up
   EXPECT_EQ(F32ToF16(std::nextafter(std::ldexp(1.0f, -25), 0.0f)), 0x0000);
   EXPECT_EQ(F32ToF16(-std::ldexp(1.0f, -26)), 0x8000);
-  EXPECT_EQ(F32ToF16(std::ldexp(2.5f, -24)), 0x0003);  // a tie between subnormals goes up
+  EXPECT_EQ(F32ToF16(std::ldexp(2.5f, -24)), 0x0003);         // a tie between subnormals goes up
   EXPECT_EQ(F32ToF16(1.0f + std::ldexp(1.0f, -11)), 0x3C00);  // a tie between normals goes to even
   EXPECT_EQ(F32ToF16(1.0f + std::ldexp(3.0f, -11)), 0x3C02);
   EXPECT_EQ(F32ToF16(65519.0f), 0x7BFF);

@@ -24,9 +24,9 @@ class Hash64 {
   void AddWord(uint64_t word);
 
   uint64_t fold_ = 0;
-  uint64_t salt_ = 0;      // index of the next word times the golden-ratio constant
-  uint64_t length_ = 0;    // bytes so far
-  uint64_t pending_ = 0;   // the length_ % 8 bytes of the unfinished word
+  uint64_t salt_ = 0;     // index of the next word times the golden-ratio constant
+  uint64_t length_ = 0;   // bytes so far
+  uint64_t pending_ = 0;  // the length_ % 8 bytes of the unfinished word
 };
 
 uint64_t HashBytes(Bytes bytes);

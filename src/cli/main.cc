@@ -1,4 +1,5 @@
-// The entry point: parses the command line, runs one verb, turns errors into messages and exit codes.
+// The entry point: parses the command line, runs one verb, turns errors into messages and exit
+// codes.
 #include <algorithm>
 #include <cstdio>
 #include <new>
