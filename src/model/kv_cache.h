@@ -18,8 +18,9 @@ using BlockId = uint32_t;
 // Positions a block holds, in every layer.
 inline constexpr uint32_t kBlockTokens = 32;
 
-// All blocks of one model, allocated as needed up to `max_blocks`. Blocks are reference-counted so that
-// sequences with a common prefix share them. Not thread-safe: used by the thread that runs the model.
+// All blocks of one model, allocated as needed up to `max_blocks`. Blocks are reference-counted so
+// that sequences with a common prefix share them. Not thread-safe: used by the thread that runs the
+// model.
 class KvPool {
  public:
   KvPool(const ModelConfig& config, KvType type, size_t max_blocks);
@@ -30,13 +31,18 @@ class KvPool {
   size_t max_blocks() const;
   size_t free_blocks() const;
 
-  BlockId Allocate();        // throws Error{kOutOfBudget} when none is free
+  BlockId Allocate();  // throws Error{kOutOfBudget} when none is free
   void Retain(BlockId id);
   void Release(BlockId id);
+  uint32_t ref_count(BlockId id) const;  // 0 = free
 
-  // First key / value row of KV head `head` in `layer`'s part of a block; rows of one head are contiguous.
+  // First key / value row of KV head `head` in `layer`'s part of a block; rows of one head are
+  // contiguous, [kBlockTokens, head_dim] of f16 or f32.
   void* Keys(BlockId id, int layer, int head);
   void* Values(BlockId id, int layer, int head);
+
+  // A free block with the contents of `id`.
+  BlockId Copy(BlockId id);
 
  private:
   struct Impl;
@@ -55,11 +61,13 @@ class Sequence {
   KvPool& pool() const { return *pool_; }
   const std::vector<BlockId>& blocks() const { return blocks_; }
 
-  // A second sequence with the first `length` positions, sharing whole blocks and copying the last partial one.
+  // A second sequence with the first `length` positions, sharing whole blocks and copying the last
+  // partial one.
   Sequence Fork(size_t length) const;
   // Forgets positions from `length` on.
   void Truncate(size_t length);
   // Makes room for `n` more positions (unsharing the last block if needed); length is unchanged.
+  // When the pool has too few blocks it throws Error{kOutOfBudget} and takes none.
   void Reserve(size_t n);
   // Counts n reserved positions as filled: the model calls it when a step is complete.
   void Commit(size_t n);

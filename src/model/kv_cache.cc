@@ -1,0 +1,199 @@
+#include "model/kv_cache.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "model/config.h"
+#include "moewe/error.h"
+
+namespace moewe::model {
+namespace {
+
+struct FreeDeleter {
+  void operator()(uint8_t* p) const { std::free(p); }
+};
+using BlockMemory = std::unique_ptr<uint8_t[], FreeDeleter>;
+
+constexpr size_t kCacheLine = 64;
+
+size_t ElementBytes(KvType type) { return type == KvType::kF16 ? 2 : 4; }
+
+size_t HeadBytes(const LayerConfig& layer, KvType type) {
+  return size_t{kBlockTokens} * layer.head_dim * ElementBytes(type);
+}
+
+size_t BlocksFor(size_t positions) { return (positions + kBlockTokens - 1) / kBlockTokens; }
+
+}  // namespace
+
+// A block is one allocation: for each layer the keys of all its KV heads, then their values.
+struct KvPool::Impl {
+  struct LayerPlace {
+    size_t keys = 0;        // byte offset of head 0's keys
+    size_t values = 0;      // of head 0's values
+    size_t head_bytes = 0;  // between heads
+  };
+
+  KvType type;
+  size_t max_blocks;
+  size_t block_bytes;
+  std::vector<LayerPlace> layers;
+  std::vector<BlockMemory> memory;  // by BlockId; grows as blocks are first used
+  std::vector<uint32_t> refs;
+  std::vector<BlockId> free_list;  // allocated before, in use by nobody
+};
+
+KvPool::KvPool(const ModelConfig& config, KvType type, size_t max_blocks)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->type = type;
+  impl_->max_blocks = max_blocks;
+  impl_->block_bytes = BytesPerBlock(config, type);
+  size_t offset = 0;
+  for (const LayerConfig& layer : config.layers) {
+    const size_t head_bytes = HeadBytes(layer, type);
+    const size_t all_heads = head_bytes * layer.num_kv_heads;
+    impl_->layers.push_back({offset, offset + all_heads, head_bytes});
+    offset += 2 * all_heads;
+  }
+}
+
+KvPool::~KvPool() = default;
+
+KvType KvPool::type() const { return impl_->type; }
+
+uint64_t KvPool::BytesPerBlock(const ModelConfig& config, KvType type) {
+  uint64_t bytes = 0;
+  for (const LayerConfig& layer : config.layers) {
+    bytes += 2 * uint64_t{layer.num_kv_heads} * HeadBytes(layer, type);
+  }
+  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+}
+
+size_t KvPool::max_blocks() const { return impl_->max_blocks; }
+
+size_t KvPool::free_blocks() const {
+  return impl_->max_blocks - impl_->memory.size() + impl_->free_list.size();
+}
+
+BlockId KvPool::Allocate() {
+  Impl& pool = *impl_;
+  if (!pool.free_list.empty()) {
+    const BlockId id = pool.free_list.back();
+    pool.free_list.pop_back();
+    pool.refs[id] = 1;
+    return id;
+  }
+  if (pool.memory.size() >= pool.max_blocks) {
+    throw Error(ErrorCode::kOutOfBudget, "the KV cache is full: all " +
+                                             std::to_string(pool.max_blocks * kBlockTokens) +
+                                             " positions are in use");
+  }
+  if (pool.memory.size() == pool.memory.capacity()) {
+    const size_t capacity = std::max<size_t>(64, 2 * pool.memory.size());
+    pool.refs.reserve(capacity);
+    pool.free_list.reserve(capacity);  // so that Release never allocates
+    pool.memory.reserve(capacity);
+  }
+  BlockMemory block(static_cast<uint8_t*>(std::aligned_alloc(kCacheLine, pool.block_bytes)));
+  if (block == nullptr) throw std::bad_alloc();
+  const BlockId id = static_cast<BlockId>(pool.memory.size());
+  pool.memory.push_back(std::move(block));
+  pool.refs.push_back(1);
+  return id;
+}
+
+void KvPool::Retain(BlockId id) { ++impl_->refs[id]; }
+
+void KvPool::Release(BlockId id) {
+  if (--impl_->refs[id] == 0) impl_->free_list.push_back(id);
+}
+
+uint32_t KvPool::ref_count(BlockId id) const { return impl_->refs[id]; }
+
+void* KvPool::Keys(BlockId id, int layer, int head) {
+  const Impl::LayerPlace& place = impl_->layers[static_cast<size_t>(layer)];
+  return impl_->memory[id].get() + place.keys + static_cast<size_t>(head) * place.head_bytes;
+}
+
+void* KvPool::Values(BlockId id, int layer, int head) {
+  const Impl::LayerPlace& place = impl_->layers[static_cast<size_t>(layer)];
+  return impl_->memory[id].get() + place.values + static_cast<size_t>(head) * place.head_bytes;
+}
+
+BlockId KvPool::Copy(BlockId id) {
+  const BlockId copy = Allocate();
+  std::memcpy(impl_->memory[copy].get(), impl_->memory[id].get(), impl_->block_bytes);
+  return copy;
+}
+
+Sequence::Sequence(KvPool* pool) : pool_(pool) {}
+
+Sequence::~Sequence() {
+  for (BlockId id : blocks_) pool_->Release(id);
+}
+
+Sequence::Sequence(Sequence&& other) noexcept
+    : pool_(other.pool_),
+      blocks_(std::exchange(other.blocks_, {})),
+      length_(std::exchange(other.length_, 0)) {}
+
+Sequence& Sequence::operator=(Sequence&& other) noexcept {
+  std::swap(pool_, other.pool_);
+  std::swap(blocks_, other.blocks_);
+  std::swap(length_, other.length_);
+  return *this;
+}
+
+Sequence Sequence::Fork(size_t length) const {
+  Sequence fork(pool_);
+  const size_t whole = length / kBlockTokens;
+  fork.blocks_.reserve(BlocksFor(length));
+  for (size_t i = 0; i < whole; ++i) {
+    pool_->Retain(blocks_[i]);
+    fork.blocks_.push_back(blocks_[i]);
+  }
+  if (length % kBlockTokens != 0) fork.blocks_.push_back(pool_->Copy(blocks_[whole]));
+  fork.length_ = length;
+  return fork;
+}
+
+void Sequence::Truncate(size_t length) {
+  if (length > length_) return;
+  length_ = length;
+  while (blocks_.size() > BlocksFor(length)) {
+    pool_->Release(blocks_.back());
+    blocks_.pop_back();
+  }
+}
+
+void Sequence::Reserve(size_t n) {
+  const size_t old_blocks = blocks_.size();
+  const size_t needed = BlocksFor(length_ + n);
+  try {
+    blocks_.reserve(needed);
+    while (blocks_.size() < needed) blocks_.push_back(pool_->Allocate());
+    // A partly filled block that another sequence also holds must not be written into.
+    if (n > 0 && length_ % kBlockTokens != 0) {
+      BlockId& last = blocks_[length_ / kBlockTokens];
+      if (pool_->ref_count(last) > 1) {
+        const BlockId copy = pool_->Copy(last);
+        pool_->Release(last);
+        last = copy;
+      }
+    }
+  } catch (...) {
+    while (blocks_.size() > old_blocks) {
+      pool_->Release(blocks_.back());
+      blocks_.pop_back();
+    }
+    throw;
+  }
+}
+
+void Sequence::Commit(size_t n) { length_ += n; }
+
+}  // namespace moewe::model

@@ -1,0 +1,173 @@
+#include "model/kv_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "model/config.h"
+#include "moewe/error.h"
+
+namespace moewe::model {
+namespace {
+
+ModelConfig TwoLayers() {
+  ModelConfig config;
+  config.num_layers = 2;
+  config.layers.resize(2);
+  config.layers[0].num_kv_heads = 2;
+  config.layers[0].head_dim = 6;
+  config.layers[1].num_kv_heads = 1;
+  config.layers[1].head_dim = 10;
+  return config;
+}
+
+// The f32 row of position `p` in layer 0, head 1.
+float* KeyRow(Sequence& sequence, size_t p) {
+  auto* keys = static_cast<float*>(sequence.pool().Keys(sequence.blocks()[p / kBlockTokens], 0, 1));
+  return keys + (p % kBlockTokens) * 6;
+}
+
+void Append(Sequence& sequence, size_t n, float value) {
+  sequence.Reserve(n);
+  for (size_t i = 0; i < n; ++i) {
+    *KeyRow(sequence, sequence.length() + i) = value + static_cast<float>(sequence.length() + i);
+  }
+  sequence.Commit(n);
+}
+
+TEST(KvPool, PartsOfABlockDoNotOverlap) {
+  const ModelConfig config = TwoLayers();
+  for (KvType type : {KvType::kF16, KvType::kF32}) {
+    KvPool pool(config, type, 2);
+    const BlockId a = pool.Allocate();
+    const BlockId b = pool.Allocate();
+    const size_t element = type == KvType::kF16 ? 2 : 4;
+    uint64_t bytes = 0;
+    uint8_t mark = 0;
+    std::vector<std::pair<void*, size_t>> parts;
+    for (BlockId id : {a, b}) {
+      for (int layer = 0; layer < 2; ++layer) {
+        const LayerConfig& shape = config.layers[static_cast<size_t>(layer)];
+        for (int head = 0; head < static_cast<int>(shape.num_kv_heads); ++head) {
+          const size_t n = kBlockTokens * shape.head_dim * element;
+          parts.emplace_back(pool.Keys(id, layer, head), n);
+          parts.emplace_back(pool.Values(id, layer, head), n);
+          if (id == a) bytes += 2 * n;
+        }
+      }
+    }
+    for (auto& [data, n] : parts) std::memset(data, ++mark, n);
+    mark = 0;
+    for (auto& [data, n] : parts) {
+      ++mark;
+      for (size_t i = 0; i < n; ++i) ASSERT_EQ(static_cast<uint8_t*>(data)[i], mark);
+    }
+    EXPECT_GE(KvPool::BytesPerBlock(config, type), bytes);
+    EXPECT_LT(KvPool::BytesPerBlock(config, type), bytes + 64);
+  }
+}
+
+TEST(KvPool, CountsReferencesAndReusesBlocks) {
+  KvPool pool(TwoLayers(), KvType::kF16, 2);
+  EXPECT_EQ(pool.free_blocks(), 2u);
+  const BlockId a = pool.Allocate();
+  pool.Retain(a);
+  EXPECT_EQ(pool.ref_count(a), 2u);
+  pool.Release(a);
+  EXPECT_EQ(pool.free_blocks(), 1u);
+  pool.Release(a);
+  EXPECT_EQ(pool.free_blocks(), 2u);
+  EXPECT_EQ(pool.Allocate(), a);
+  pool.Allocate();
+  try {
+    pool.Allocate();
+    FAIL() << "a third block of two";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kOutOfBudget);
+  }
+}
+
+TEST(Sequence, ForkSharesWholeBlocksAndCopiesThePartialOne) {
+  KvPool pool(TwoLayers(), KvType::kF32, 8);
+  Sequence first(&pool);
+  Append(first, 40, 0.5f);
+  Sequence second = first.Fork(36);
+  EXPECT_EQ(second.length(), 36u);
+  EXPECT_EQ(second.blocks()[0], first.blocks()[0]);
+  EXPECT_NE(second.blocks()[1], first.blocks()[1]);
+  EXPECT_EQ(pool.ref_count(first.blocks()[0]), 2u);
+  EXPECT_EQ(*KeyRow(second, 35), 35.5f);
+  Append(second, 4, 1000.0f);
+  EXPECT_EQ(*KeyRow(first, 36), 36.5f);
+  EXPECT_EQ(*KeyRow(second, 36), 1036.0f);
+  EXPECT_EQ(pool.free_blocks(), 5u);
+}
+
+TEST(Sequence, WritingAfterTruncateIntoASharedBlockCopiesIt) {
+  KvPool pool(TwoLayers(), KvType::kF32, 8);
+  Sequence first(&pool);
+  Append(first, 64, 0.5f);
+  Sequence second = first.Fork(64);
+  EXPECT_EQ(pool.free_blocks(), 6u);
+  second.Truncate(40);
+  EXPECT_EQ(second.blocks()[1], first.blocks()[1]);
+  Append(second, 2, 1000.0f);
+  EXPECT_NE(second.blocks()[1], first.blocks()[1]);
+  EXPECT_EQ(*KeyRow(first, 40), 40.5f);
+  EXPECT_EQ(*KeyRow(second, 39), 39.5f);
+  EXPECT_EQ(*KeyRow(second, 40), 1040.0f);
+  EXPECT_EQ(pool.ref_count(first.blocks()[1]), 1u);
+}
+
+TEST(Sequence, TruncateGivesBlocksBack) {
+  KvPool pool(TwoLayers(), KvType::kF16, 4);
+  Sequence sequence(&pool);
+  sequence.Reserve(100);
+  sequence.Commit(100);
+  EXPECT_EQ(pool.free_blocks(), 0u);
+  sequence.Truncate(33);
+  EXPECT_EQ(pool.free_blocks(), 2u);
+  sequence.Truncate(32);
+  EXPECT_EQ(pool.free_blocks(), 3u);
+  sequence.Truncate(50);  // no effect: it is shorter already
+  EXPECT_EQ(sequence.length(), 32u);
+  sequence.Truncate(0);
+  EXPECT_EQ(pool.free_blocks(), 4u);
+}
+
+TEST(Sequence, OutOfBudgetTakesNothing) {
+  KvPool pool(TwoLayers(), KvType::kF16, 3);
+  Sequence sequence(&pool);
+  sequence.Reserve(40);
+  sequence.Commit(40);
+  try {
+    sequence.Reserve(64);
+    FAIL() << "reserved more than the pool has";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kOutOfBudget);
+  }
+  EXPECT_EQ(sequence.length(), 40u);
+  EXPECT_EQ(pool.free_blocks(), 1u);
+  sequence.Reserve(56);
+  EXPECT_EQ(pool.free_blocks(), 0u);
+}
+
+TEST(Sequence, MovingHandsTheBlocksOver) {
+  KvPool pool(TwoLayers(), KvType::kF16, 4);
+  {
+    Sequence first(&pool);
+    first.Reserve(10);
+    first.Commit(10);
+    Sequence second(std::move(first));
+    EXPECT_EQ(second.length(), 10u);
+    Sequence third(&pool);
+    third = std::move(second);
+    EXPECT_EQ(third.length(), 10u);
+    EXPECT_EQ(pool.free_blocks(), 3u);
+  }
+  EXPECT_EQ(pool.free_blocks(), 4u);
+}
+
+}  // namespace
+}  // namespace moewe::model
