@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "formats/checkpoint.h"
@@ -16,8 +17,21 @@ namespace moewe::model {
 
 using TokenId = int32_t;
 
+// When stored tensor hashes are checked.
+enum class Verify : uint8_t {
+  kLazy,  // each tensor before its first use: an expert's when the router first picks it
+  kFull,  // every tensor of the file at load
+  kNone,
+};
+
 struct LoadOptions {
   kernels::Activations activations = kernels::Activations::kInt8;
+  // A task mask of the file; "none" = no mask; empty = the file's own choice, which is none without
+  // masks.
+  std::string task;
+  // A skill of the file; "none" or empty = the backbone alone.
+  std::string skill;
+  Verify verify = Verify::kLazy;
 };
 
 // One sequence's part of a step: `tokens` follow what `sequence` already holds.
@@ -27,12 +41,13 @@ struct SequenceChunk {
   enum class Logits : uint8_t { kNone, kLast, kAll } logits = Logits::kLast;
 };
 
-// Receives intermediate values: for `logits --hidden/--router`, statistics and tests. Rows are tokens of the
-// step in order. Called on the thread that called Forward.
+// Receives intermediate values: for `logits --hidden/--router`, statistics and tests. Rows are
+// tokens of the step in order. Called on the thread that called Forward.
 class ForwardObserver {
  public:
   virtual ~ForwardObserver() = default;
-  // Residual stream [rows, hidden]: layer -1 is the input of layer 0, layer i the state after layer i.
+  // Residual stream [rows, hidden]: layer -1 is the input of layer 0, layer i the state after layer
+  // i.
   virtual void OnHidden(int /*layer*/, const float* /*data*/, size_t /*rows*/) {}
   virtual void OnFinalNorm(const float* /*data*/, size_t /*rows*/) {}
   virtual void OnAttention(int /*layer*/, const float* /*data*/, size_t /*rows*/) {}
@@ -45,8 +60,8 @@ class ForwardObserver {
 // Weights are immutable after loading, but Forward uses scratch memory: one caller at a time.
 class Model {
  public:
-  // Binds every tensor that the config asks for. Throws Error{kMissingTensor, kParse, kUnsupported}.
-  // `pool` must outlive the model.
+  // Binds every tensor that the config asks for. Throws Error{kMissingTensor, kParse, kUnsupported,
+  // kUnknownName, kHashMismatch}. `pool` must outlive the model.
   static std::unique_ptr<Model> Load(std::shared_ptr<const formats::Checkpoint> checkpoint,
                                      const LoadOptions& options, ThreadPool* pool);
   virtual ~Model() = default;
@@ -58,8 +73,11 @@ class Model {
   virtual uint64_t weight_bytes_per_token() const = 0;
   virtual uint64_t weight_bytes_total() const = 0;
 
-  // Runs all chunks as one batch. The result for a position depends only on the tokens before it. Appends
-  // logits rows [vocab_size] to *logits in chunk order. On an exception the sequences keep their old length.
+  // Runs all chunks as one batch. The result for a position depends only on the tokens before it.
+  // Appends logits rows [vocab_size] to *logits in chunk order. On an exception the sequences keep
+  // their old length. Throws Error{kUsage} for a token outside of the vocabulary or a sequence
+  // named twice, kOutOfBudget when the KV pool is full, kHashMismatch (Verify::kLazy). Chunks may
+  // be empty; a sequence may appear once.
   virtual void Forward(std::span<const SequenceChunk> chunks, std::vector<float>* logits,
                        ForwardObserver* observer = nullptr) = 0;
 };
