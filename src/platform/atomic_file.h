@@ -1,0 +1,41 @@
+// An output file that appears under its name only when it is complete.
+#ifndef MOEWE_PLATFORM_ATOMIC_FILE_H_
+#define MOEWE_PLATFORM_ATOMIC_FILE_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/byte_reader.h"
+#include "platform/file_io.h"
+
+namespace moewe {
+
+// Bytes go to "<path>.tmp.<pid>" beside the target; Commit syncs and renames it. Destroyed without
+// Commit, nothing remains and an older file of that name is untouched. "-" is standard output, and
+// what is not a regular file (a pipe, /dev/null) is written directly. Not thread-safe.
+class AtomicFile {
+ public:
+  // Throws Error{kNotFound} for a missing folder, Error{kIo}.
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  // Throws Error{kNoSpace, kIo}.
+  void Write(Bytes bytes);
+  void Write(std::string_view text);
+  void Commit();
+
+ private:
+  void Flush();
+
+  std::string path_;
+  std::string temporary_;  // empty when written directly
+  FileDescriptor file_;
+  std::vector<uint8_t> buffer_;
+};
+
+}  // namespace moewe
+
+#endif  // MOEWE_PLATFORM_ATOMIC_FILE_H_

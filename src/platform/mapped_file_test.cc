@@ -1,0 +1,151 @@
+#include "platform/mapped_file.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "platform/atomic_file.h"
+
+namespace moewe {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FileTest : public testing::Test {
+ protected:
+  FileTest()
+      : folder_(fs::temp_directory_path() / ("moewe_file_test." + std::to_string(getpid()))) {
+    fs::create_directories(folder_);
+  }
+  ~FileTest() override { fs::remove_all(folder_); }
+
+  std::string Make(const std::string& name, size_t size) {
+    const fs::path path = folder_ / name;
+    std::ofstream(path, std::ios::binary) << std::string(size, 'x');
+    return path.string();
+  }
+  static std::string Read(const fs::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  size_t FilesInFolder() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), {}));
+  }
+  fs::path folder_;
+};
+
+ErrorCode CodeOf(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return ErrorCode::kInternal;
+}
+
+size_t Sum(Bytes bytes) { return std::accumulate(bytes.begin(), bytes.end(), size_t{0}); }
+
+using MappedFileTest = FileTest;
+using AtomicFileTest = FileTest;
+
+TEST_F(MappedFileTest, ReadsBytes) {
+  const auto file = MappedFile::Open(Make("a", 10000));
+  EXPECT_EQ(file->bytes().size(), 10000u);
+  EXPECT_EQ(Sum(file->bytes()), 10000u * 'x');
+  EXPECT_FALSE(file->damaged());
+  EXPECT_NO_THROW(file->Check());
+}
+
+TEST_F(MappedFileTest, EmptyMissingAndFolder) {
+  EXPECT_TRUE(MappedFile::Open(Make("empty", 0))->bytes().empty());
+  EXPECT_EQ(CodeOf([&] { MappedFile::Open((folder_ / "none").string()); }), ErrorCode::kNotFound);
+  EXPECT_EQ(CodeOf([&] { MappedFile::Open(folder_.string()); }), ErrorCode::kIo);
+}
+
+TEST_F(MappedFileTest, ShrinkingIsAnErrorOfTheReader) {
+  const std::string path = Make("shrinks", 64 * 4096);
+  const auto file = MappedFile::Open(path);
+  const auto other = MappedFile::Open(Make("other", 64 * 4096));
+  fs::resize_file(path, 4096 + 10);
+  EXPECT_EQ(Sum(file->bytes().first(4096)), 4096u * 'x');
+  EXPECT_FALSE(file->damaged());
+  EXPECT_EQ(Sum(file->bytes()), (4096u + 10) * 'x');  // lost pages read as zeros
+  EXPECT_TRUE(file->damaged());
+  EXPECT_EQ(CodeOf([&] { file->Check(); }), ErrorCode::kIo);
+  EXPECT_EQ(Sum(other->bytes()), 64u * 4096 * 'x');
+  EXPECT_FALSE(other->damaged());
+}
+
+TEST_F(MappedFileTest, ManyThreadsMayMeetTheHole) {
+  const std::string path = Make("shrinks", 256 * 4096);
+  const auto file = MappedFile::Open(path);
+  fs::resize_file(path, 0);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] { EXPECT_EQ(Sum(file->bytes()), 0u); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(file->damaged());
+}
+
+TEST_F(MappedFileTest, DamageDoesNotOutliveTheMapping) {
+  const std::string path = Make("shrinks", 2 * 4096);
+  {
+    const auto file = MappedFile::Open(path);
+    fs::resize_file(path, 0);
+    EXPECT_EQ(Sum(file->bytes()), 0u);
+    EXPECT_TRUE(file->damaged());
+  }
+  EXPECT_FALSE(MappedFile::Open(Make("new", 4096))->damaged());
+}
+
+TEST_F(AtomicFileTest, AppearsOnlyWhenCommitted) {
+  const fs::path path = folder_ / "out";
+  std::ofstream(path) << "old";
+  {
+    AtomicFile file(path.string());
+    file.Write("new ");
+    file.Write(std::string(1000000, 'y'));
+    EXPECT_EQ(Read(path), "old");
+    file.Commit();
+  }
+  EXPECT_EQ(Read(path), "new " + std::string(1000000, 'y'));
+  EXPECT_EQ(FilesInFolder(), 1u);
+}
+
+TEST_F(AtomicFileTest, AbandonedLeavesNothing) {
+  {
+    AtomicFile((folder_ / "out").string()).Write("half");
+  }
+  EXPECT_EQ(FilesInFolder(), 0u);
+}
+
+TEST_F(AtomicFileTest, MissingFolderIsNotFound) {
+  EXPECT_EQ(CodeOf([&] { AtomicFile((folder_ / "no" / "out").string()); }), ErrorCode::kNotFound);
+}
+
+TEST_F(AtomicFileTest, FullDiskIsNoSpace) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "needs /dev/full";
+  AtomicFile file("/dev/full");
+  EXPECT_EQ(CodeOf([&] {
+              file.Write("x");
+              file.Commit();
+            }),
+            ErrorCode::kNoSpace);
+}
+
+TEST_F(AtomicFileTest, DevicesAreWrittenNotReplaced) {
+  AtomicFile file("/dev/null");
+  file.Write("x");
+  file.Commit();
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+}
+
+}  // namespace
+}  // namespace moewe
