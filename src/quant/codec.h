@@ -1,7 +1,8 @@
 // One codec a dtype: stored bytes to floats and back (CMF v2 section 3.2).
 //
-// These are the scalar definitions that every SIMD kernel is tested against; they favour clarity over
-// speed, though conversion uses them too. A codec is one file and one line in codec.cc's table.
+// These are the scalar definitions that every SIMD kernel is tested against; they favour clarity
+// over speed, though conversion uses them too. A codec is one file and one line in codec.cc's
+// table.
 #ifndef MOEWE_QUANT_CODEC_H_
 #define MOEWE_QUANT_CODEC_H_
 
@@ -17,8 +18,8 @@
 
 namespace moewe::quant {
 
-// A tensor seen as a matrix: rows = product of all dimensions but the last, cols = the last; a vector
-// is one row. Row-major.
+// A tensor seen as a matrix: rows = product of all dimensions but the last, cols = the last; a
+// vector is one row. Row-major.
 struct MatrixShape {
   uint64_t rows = 0;
   uint64_t cols = 0;
@@ -50,10 +51,29 @@ struct Codec {
   // Encodes values[rows * cols]; byte for byte what existing CMF writers produce. Null where moewe
   // does not write the dtype.
   void (*encode)(std::span<const float> values, MatrixShape shape, std::vector<uint8_t>* out);
+
+  // The same encoding made in pieces, by any number of threads, for layouts of a fixed size; null
+  // for others. `values` are the rows [row_begin, row_end) alone; row_begin is a multiple of
+  // kEncodeRowAlign, row_end too unless it is shape.rows. `out` is the whole encoding,
+  // encoded_size(shape) bytes; calls for disjoint ranges write disjoint bytes.
+  void (*encode_rows)(const float* values, MatrixShape shape, uint64_t row_begin, uint64_t row_end,
+                      uint8_t* out);
+
+  // Layouts with a field over all rows (q8_2f); null for others. add_column_block sums the
+  // num_rows <= kColumnBlockRows rows of one block into sums[cols] (which it overwrites); the sums
+  // of all blocks, [blocks * cols] in row order, then make the field, before any encode_rows.
+  void (*add_column_block)(const float* values, uint64_t num_rows, uint64_t cols, double* sums);
+  void (*finish_columns)(std::span<const double> sums, MatrixShape shape, uint8_t* out);
 };
+
+inline constexpr uint64_t kEncodeRowAlign = 32;
+inline constexpr uint64_t kColumnBlockRows = 256;
 
 // The codec of `dtype`, or null if moewe does not decode it yet.
 const Codec* FindCodec(DType dtype);
+
+// All dtypes that have a codec, in on-disk id order.
+std::span<const Codec* const> AllCodecs();
 
 // All rows as f32. Validates first. Throws Error{kUnsupported} for a dtype without a codec.
 std::vector<float> Decode(DType dtype, Bytes bytes, MatrixShape shape, const Where& where);

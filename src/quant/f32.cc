@@ -1,0 +1,39 @@
+// f32: the values themselves, little-endian.
+#include "quant/codecs.h"
+#include "quant/layout.h"
+
+namespace moewe::quant {
+namespace {
+
+std::optional<uint64_t> Size(MatrixShape shape) {
+  return CheckedMulAdd(CheckedMul(shape.rows, shape.cols), 4, 0);
+}
+
+void DecodeRows(Bytes bytes, MatrixShape shape, uint64_t row_begin, uint64_t row_end, float* out) {
+  const uint8_t* stored = bytes.data() + row_begin * shape.cols * 4;
+  const uint64_t count = (row_end - row_begin) * shape.cols;
+  if (count != 0) std::memcpy(out, stored, count * 4);
+}
+
+void EncodeRows(const float* values, MatrixShape shape, uint64_t row_begin, uint64_t row_end,
+                uint8_t* out) {
+  uint8_t* stored = out + row_begin * shape.cols * 4;
+  const uint64_t count = (row_end - row_begin) * shape.cols;
+  if (count != 0) std::memcpy(stored, values, count * 4);
+}
+
+}  // namespace
+
+const Codec kF32Codec = {
+    .dtype = DType::kF32,
+    .holds = HoldsAnything,
+    .encoded_size = Size,
+    .validate = ValidateSize<Size>,
+    .decode_rows = DecodeRows,
+    .encode = EncodeWhole<Size, EncodeRows>,
+    .encode_rows = EncodeRows,
+    .add_column_block = nullptr,
+    .finish_columns = nullptr,
+};
+
+}  // namespace moewe::quant
