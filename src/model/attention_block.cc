@@ -1,0 +1,155 @@
+#include "model/attention_block.h"
+
+#include <array>
+#include <cstring>
+
+#include "base/f16.h"
+#include "kernels/attention.h"
+#include "kernels/vector_ops.h"
+
+namespace moewe::model {
+namespace {
+
+const float* OrNull(const std::vector<float>& v) { return v.empty() ? nullptr : v.data(); }
+
+// One norm over all heads together, or one a head, by the weight's size.
+void NormHeads(const ModelConfig& config, const std::vector<float>& weight, size_t width,
+               size_t head_dim, float* x) {
+  if (weight.empty()) return;
+  const size_t group = weight.size() == width ? width : head_dim;
+  for (size_t i = 0; i < width; i += group) {
+    kernels::RmsNorm(x + i, weight.data(), config.norm_weight_offset, config.rms_norm_eps, group,
+                     x + i);
+  }
+}
+
+void StoreRow(KvType type, const float* x, size_t n, void* first_row, size_t row) {
+  if (type == KvType::kF32) {
+    std::memcpy(static_cast<float*>(first_row) + row * n, x, n * sizeof(float));
+    return;
+  }
+  uint16_t* out = static_cast<uint16_t*>(first_row) + row * n;
+  for (size_t i = 0; i < n; ++i) out[i] = F32ToF16(x[i]);
+}
+
+}  // namespace
+
+AttentionBlock::AttentionBlock(int layer, const ModelConfig& config,
+                               const AttentionWeights& weights, AttentionScratch* scratch)
+    : layer_(layer),
+      config_(config),
+      shape_(config.layers[static_cast<size_t>(layer)]),
+      weights_(weights),
+      scratch_(*scratch),
+      q_width_(size_t{shape_.num_heads} * shape_.head_dim),
+      kv_width_(size_t{shape_.num_kv_heads} * shape_.head_dim) {}
+
+void AttentionBlock::Run(const Step& step, const float* x, float* out) {
+  const size_t n = step.rows.size();
+  ThreadPool& pool = step.compute->pool();
+  Project(step, x);
+  ForRows(pool, n, [&](size_t row) { PrepareRow(step, row); });
+  CollectBlocks(step);
+  mixed_ = scratch_.mixed.Need(n * q_width_);
+  const uint32_t heads = shape_.num_heads;
+  pool.Run(n * heads, [&](size_t task, int) {
+    AttendHead(step, task / heads, static_cast<uint32_t>(task % heads));
+  });
+  const kernels::Projection o{weights_.o, OrNull(weights_.o_bias), out, config_.hidden_size};
+  step.compute->Project({&o, 1}, mixed_, n, q_width_);
+}
+
+void AttentionBlock::Project(const Step& step, const float* x) {
+  const size_t n = step.rows.size();
+  q_ = scratch_.q.Need(n * q_width_);
+  k_ = scratch_.k.Need(n * kv_width_);
+  v_ = scratch_.v.Need(n * kv_width_);
+  const std::array<kernels::Projection, 3> qkv{{
+      {weights_.q, OrNull(weights_.q_bias), q_, q_width_},
+      {weights_.k, OrNull(weights_.k_bias), k_, kv_width_},
+      {weights_.v, OrNull(weights_.v_bias), v_, kv_width_},
+  }};
+  step.compute->Project(qkv, x, n, config_.hidden_size);
+}
+
+void AttentionBlock::PrepareRow(const Step& step, size_t row) {
+  const size_t head_dim = shape_.head_dim;
+  float* q = q_ + row * q_width_;
+  float* k = k_ + row * kv_width_;
+  NormHeads(config_, weights_.q_norm, q_width_, head_dim, q);
+  NormHeads(config_, weights_.k_norm, kv_width_, head_dim, k);
+  const RopeTable& rope = step.ropes[shape_.rope];
+  if (rope.pairs() > 0) {
+    const float* cos = rope.Cos(row);
+    const float* sin = rope.Sin(row);
+    const auto rotate = [&](float* x, size_t width) {
+      for (size_t i = 0; i < width; i += head_dim) {
+        kernels::ApplyRope(x + i, cos, sin, rope.pairs(), rope.interleaved());
+      }
+    };
+    rotate(q, q_width_);
+    rotate(k, kv_width_);
+  }
+  const StepRow place = step.rows[row];
+  Sequence& sequence = *step.sequences[place.chunk];
+  KvPool& cache = sequence.pool();
+  const BlockId block = sequence.blocks()[place.position / kBlockTokens];
+  const size_t slot = place.position % kBlockTokens;
+  for (uint32_t h = 0; h < shape_.num_kv_heads; ++h) {
+    const size_t offset = h * head_dim;
+    const int head = static_cast<int>(h);
+    StoreRow(cache.type(), k + offset, head_dim, cache.Keys(block, layer_, head), slot);
+    StoreRow(cache.type(), v_ + row * kv_width_ + offset, head_dim,
+             cache.Values(block, layer_, head), slot);
+  }
+}
+
+void AttentionBlock::CollectBlocks(const Step& step) {
+  const size_t chunks = step.sequences.size();
+  first_block_ = scratch_.first_block.Need(chunks);
+  size_t total = 0;
+  for (size_t c = 0; c < chunks; ++c) {
+    first_block_[c] = total;
+    total += step.sequences[c]->blocks().size() * shape_.num_kv_heads;
+  }
+  key_blocks_ = scratch_.key_blocks.Need(total);
+  value_blocks_ = scratch_.value_blocks.Need(total);
+  size_t next = 0;
+  for (Sequence* sequence : step.sequences) {
+    for (uint32_t h = 0; h < shape_.num_kv_heads; ++h) {
+      for (BlockId block : sequence->blocks()) {
+        key_blocks_[next] = sequence->pool().Keys(block, layer_, static_cast<int>(h));
+        value_blocks_[next] = sequence->pool().Values(block, layer_, static_cast<int>(h));
+        ++next;
+      }
+    }
+  }
+}
+
+void AttentionBlock::AttendHead(const Step& step, size_t row, uint32_t head) const {
+  const StepRow place = step.rows[row];
+  const Sequence& sequence = *step.sequences[place.chunk];
+  const size_t blocks = sequence.blocks().size();
+  const uint32_t kv_head = head / (shape_.num_heads / shape_.num_kv_heads);
+  const size_t first = first_block_[place.chunk] + kv_head * blocks;
+  kernels::KvBlocks keys;
+  keys.blocks = {key_blocks_ + first, blocks};
+  keys.block_tokens = kBlockTokens;
+  keys.row_stride = shape_.head_dim;
+  keys.type = sequence.pool().type();
+  kernels::KvBlocks values = keys;
+  values.blocks = {value_blocks_ + first, blocks};
+
+  kernels::AttentionParams params;
+  params.head_dim = shape_.head_dim;
+  params.value_dim = shape_.head_dim;
+  params.scale = config_.attention_scale;
+  params.soft_cap = config_.attn_soft_cap;
+  const size_t end = size_t{place.position} + 1;
+  const size_t window = shape_.sliding_window;
+  const size_t begin = window != 0 && end > window ? end - window : 0;
+  const size_t offset = row * q_width_ + size_t{head} * shape_.head_dim;
+  kernels::AttendOne(params, q_ + offset, keys, values, begin, end, mixed_ + offset);
+}
+
+}  // namespace moewe::model

@@ -1,0 +1,106 @@
+#include "model/ffn_block.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/vector_ops.h"
+#include "model/router.h"
+
+namespace moewe::model {
+
+MoeBlock::MoeBlock(int layer, const ModelConfig& config, const Weights& all,
+                   const MoeWeights& weights, const formats::Checkpoint& checkpoint, bool verify,
+                   MoeScratch* scratch)
+    : layer_(layer),
+      config_(config),
+      all_(all),
+      weights_(weights),
+      checkpoint_(checkpoint),
+      scratch_(*scratch),
+      top_k_(std::min<size_t>(config.moe.top_k, weights.experts.size())),
+      unverified_(verify ? weights.experts.size() : 0, true) {}
+
+void MoeBlock::Run(const Step& step, const float* x, float* out) {
+  ChooseExperts(step, x);
+  RunExperts(step, x);
+  if (!weights_.shared.gate.empty()) RunShared(step, x);
+  ForRows(step.compute->pool(), step.rows.size(), [&](size_t row) { Combine(row, out); });
+}
+
+void MoeBlock::ChooseExperts(const Step& step, const float* x) {
+  const size_t n = step.rows.size();
+  const size_t experts = weights_.experts.size();
+  float* logits = scratch_.logits.Need(n * experts);
+  ids_ = scratch_.ids.Need(n * top_k_);
+  chosen_ = scratch_.weights.Need(n * top_k_);
+  const kernels::Projection router{weights_.router, nullptr, logits, experts};
+  step.compute->Project({&router, 1}, x, n, config_.hidden_size);
+  ForRows(step.compute->pool(), n, [&](size_t row) {
+    Route(config_.moe, {logits + row * experts, experts}, weights_.expert_bias,
+          {ids_ + row * top_k_, top_k_}, {chosen_ + row * top_k_, top_k_});
+  });
+  if (step.observer != nullptr) step.observer->OnRouter(layer_, ids_, chosen_, n, top_k_);
+}
+
+// Groups the batch's (row, rank) pairs by expert, ascending; rank r of row i lands in row i * top_k
+// + r of expert_out.
+void MoeBlock::RunExperts(const Step& step, const float* x) {
+  const size_t pairs = step.rows.size() * top_k_;
+  const size_t experts = weights_.experts.size();
+  size_t* begin = scratch_.begin.Need(experts + 1);
+  uint32_t* token_rows = scratch_.token_rows.Need(pairs);
+  uint32_t* out_rows = scratch_.out_rows.Need(pairs);
+  std::fill_n(begin, experts + 1, size_t{0});
+  for (size_t i = 0; i < pairs; ++i) ++begin[ids_[i] + 1];
+  for (size_t e = 0; e < experts; ++e) begin[e + 1] += begin[e];
+  // begin[e] moves to the end of e's pairs, which is where e + 1 began.
+  for (size_t i = 0; i < pairs; ++i) {
+    const size_t place = begin[ids_[i]]++;
+    token_rows[place] = static_cast<uint32_t>(i / top_k_);
+    out_rows[place] = static_cast<uint32_t>(i);
+  }
+  kernels::ExpertWork* work = scratch_.work.Need(experts);
+  size_t used = 0;
+  for (uint32_t e = 0; e < experts; ++e) {
+    const size_t first = e == 0 ? 0 : begin[e - 1];
+    const size_t count = begin[e] - first;
+    if (count == 0) continue;
+    VerifyOnce(e);
+    work[used++] = {weights_.experts[e], {token_rows + first, count}, {out_rows + first, count}};
+  }
+  expert_out_ = scratch_.expert_out.Need(pairs * config_.hidden_size);
+  step.compute->RoutedFfn({work, used}, config_.gate_function, x, config_.hidden_size, expert_out_);
+}
+
+void MoeBlock::RunShared(const Step& step, const float* x) {
+  const size_t n = step.rows.size();
+  shared_out_ = scratch_.shared_out.Need(n * config_.hidden_size);
+  step.compute->Ffn(weights_.shared, config_.gate_function, x, n, shared_out_);
+  if (weights_.shared_gate.empty()) return;
+  shared_gate_ = scratch_.shared_gate.Need(n);
+  const kernels::Projection gate{weights_.shared_gate, nullptr, shared_gate_, 1};
+  step.compute->Project({&gate, 1}, x, n, config_.hidden_size);
+}
+
+void MoeBlock::Combine(size_t row, float* out) const {
+  const size_t hidden = config_.hidden_size;
+  float* sum = out + row * hidden;
+  std::fill_n(sum, hidden, 0.0f);
+  for (size_t rank = row * top_k_; rank < (row + 1) * top_k_; ++rank) {
+    kernels::AddScaled(sum, expert_out_ + rank * hidden, chosen_[rank], hidden);
+  }
+  if (weights_.shared.gate.empty()) return;
+  const float weight =
+      weights_.shared_gate.empty() ? 1.0f : 1.0f / (1.0f + std::exp(-shared_gate_[row]));
+  kernels::AddScaled(sum, shared_out_ + row * hidden, weight, hidden);
+}
+
+void MoeBlock::VerifyOnce(uint32_t expert) {
+  if (unverified_.empty() || !unverified_[expert]) return;
+  for (uint32_t tensor : weights_.expert_tensors[expert]) {
+    VerifyTensor(checkpoint_, all_.tensors[tensor]);
+  }
+  unverified_[expert] = false;
+}
+
+}  // namespace moewe::model

@@ -1,0 +1,75 @@
+// The feed-forward part of a layer: one dense FFN, or routed experts with an optional shared
+// expert.
+#ifndef MOEWE_MODEL_FFN_BLOCK_H_
+#define MOEWE_MODEL_FFN_BLOCK_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "formats/checkpoint.h"
+#include "model/config.h"
+#include "model/step.h"
+#include "model/weights.h"
+
+namespace moewe::model {
+
+class DenseFfnBlock {
+ public:
+  // Config and weights must outlive the block.
+  DenseFfnBlock(const ModelConfig& config, const kernels::FfnMatrices& ffn)
+      : config_(config), ffn_(ffn) {}
+
+  // out[rows, hidden] = FFN(x[rows, hidden])
+  void Run(const Step& step, const float* x, float* out) {
+    step.compute->Ffn(ffn_, config_.gate_function, x, step.rows.size(), out);
+  }
+
+ private:
+  const ModelConfig& config_;
+  const kernels::FfnMatrices& ffn_;
+};
+
+// Scratch memory that the MoE blocks of all layers share.
+struct MoeScratch {
+  Scratch<float> logits, weights, expert_out, shared_out, shared_gate;
+  Scratch<uint32_t> ids, token_rows, out_rows;
+  Scratch<size_t> begin;
+  Scratch<kernels::ExpertWork> work;
+};
+
+class MoeBlock {
+ public:
+  // `weights` belongs to `all`; everything must outlive the block. `verify`: an expert's stored
+  // hashes are checked when a token first goes to it.
+  MoeBlock(int layer, const ModelConfig& config, const Weights& all, const MoeWeights& weights,
+           const formats::Checkpoint& checkpoint, bool verify, MoeScratch* scratch);
+
+  // out[rows, hidden] = sum over chosen experts + shared expert. Throws Error{kHashMismatch}.
+  void Run(const Step& step, const float* x, float* out);
+
+ private:
+  void ChooseExperts(const Step& step, const float* x);
+  void RunExperts(const Step& step, const float* x);
+  void RunShared(const Step& step, const float* x);
+  void Combine(size_t row, float* out) const;
+  void VerifyOnce(uint32_t expert);
+
+  const int layer_;
+  const ModelConfig& config_;
+  const Weights& all_;
+  const MoeWeights& weights_;
+  const formats::Checkpoint& checkpoint_;
+  MoeScratch& scratch_;
+  const size_t top_k_;
+  std::vector<bool> unverified_;  // by expert; empty = nothing to verify
+  // Of the step that runs.
+  uint32_t* ids_ = nullptr;       // [rows, top_k]
+  float* chosen_ = nullptr;       // [rows, top_k]
+  float* expert_out_ = nullptr;   // [rows * top_k, hidden]
+  float* shared_out_ = nullptr;   // [rows, hidden]
+  float* shared_gate_ = nullptr;  // [rows]
+};
+
+}  // namespace moewe::model
+
+#endif  // MOEWE_MODEL_FFN_BLOCK_H_

@@ -1,0 +1,177 @@
+#include "model/transformer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "kernels/vector_ops.h"
+#include "moewe/error.h"
+
+namespace moewe::model {
+
+Transformer::Transformer(std::shared_ptr<const formats::Checkpoint> checkpoint, ModelConfig config,
+                         Weights weights, const LoadOptions& options, ThreadPool* pool)
+    : checkpoint_(std::move(checkpoint)),
+      config_(std::move(config)),
+      weights_(std::move(weights)),
+      compute_(pool, options.activations) {
+  const bool verify_experts = options.verify == Verify::kLazy;
+  layers_.reserve(config_.num_layers);
+  for (uint32_t i = 0; i < config_.num_layers; ++i) {
+    const LayerWeights& layer = weights_.layers[i];
+    const int index = static_cast<int>(i);
+    AttentionBlock attention(index, config_, layer.attention, &attention_scratch_);
+    if (layer.is_moe) {
+      layers_.push_back({&layer, std::move(attention),
+                         MoeBlock(index, config_, weights_, layer.moe, *checkpoint_, verify_experts,
+                                  &moe_scratch_)});
+    } else {
+      layers_.push_back({&layer, std::move(attention), DenseFfnBlock(config_, layer.ffn)});
+    }
+  }
+  for (const Rope& rope : config_.ropes) ropes_.emplace_back(&rope);
+}
+
+void Transformer::Forward(std::span<const SequenceChunk> chunks, std::vector<float>* logits,
+                          ForwardObserver* observer) {
+  Check(chunks);
+  Prepare(chunks);
+  if (rows_.empty()) return;
+  const Step step{&compute_, rows_, sequences_, ropes_, observer};
+  Embed(chunks);
+  if (observer != nullptr) observer->OnHidden(-1, hidden_, rows_.size());
+  for (uint32_t i = 0; i < config_.num_layers; ++i) RunLayer(static_cast<int>(i), step);
+  Head(chunks, step, logits);
+  for (const SequenceChunk& chunk : chunks) chunk.sequence->Commit(chunk.tokens.size());
+}
+
+void Transformer::Check(std::span<const SequenceChunk> chunks) const {
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    for (size_t other = 0; other < c; ++other) {
+      if (chunks[other].sequence == chunks[c].sequence) {
+        throw Error(ErrorCode::kUsage, "a sequence appears twice in one step");
+      }
+    }
+    for (TokenId token : chunks[c].tokens) {
+      if (token < 0 || static_cast<uint32_t>(token) >= config_.vocab_size) {
+        throw Error(ErrorCode::kUsage, fmt::format("token id {} is outside of the vocabulary of {}",
+                                                   token, config_.vocab_size));
+      }
+    }
+  }
+}
+
+void Transformer::Prepare(std::span<const SequenceChunk> chunks) {
+  rows_.clear();
+  sequences_.clear();
+  for (uint32_t c = 0; c < chunks.size(); ++c) {
+    Sequence& sequence = *chunks[c].sequence;
+    sequence.Reserve(chunks[c].tokens.size());
+    sequences_.push_back(&sequence);
+    for (size_t t = 0; t < chunks[c].tokens.size(); ++t) {
+      rows_.push_back({c, static_cast<uint32_t>(sequence.length() + t)});
+    }
+  }
+  const size_t n = rows_.size();
+  hidden_ = hidden_scratch_.Need(n * config_.hidden_size);
+  normed_ = normed_scratch_.Need(n * config_.hidden_size);
+  branch_ = branch_scratch_.Need(n * config_.hidden_size);
+  for (RopeTable& rope : ropes_) {
+    rope.Resize(n);
+    ForRows(compute_.pool(), n, [&](size_t row) { rope.Fill(row, rows_[row].position); });
+  }
+}
+
+void Transformer::Embed(std::span<const SequenceChunk> chunks) {
+  const size_t hidden = config_.hidden_size;
+  ForRows(compute_.pool(), rows_.size(), [&](size_t row) {
+    const SequenceChunk& chunk = chunks[rows_[row].chunk];
+    const TokenId token = chunk.tokens[rows_[row].position - chunk.sequence->length()];
+    float* out = hidden_ + row * hidden;
+    kernels::Compute::DecodeRow(weights_.embed, static_cast<uint64_t>(token), out);
+    if (config_.embed_multiplier != 1.0f) {
+      for (size_t i = 0; i < hidden; ++i) out[i] *= config_.embed_multiplier;
+    }
+  });
+}
+
+void Transformer::RunLayer(int index, const Step& step) {
+  Layer& layer = layers_[static_cast<size_t>(index)];
+  const size_t n = rows_.size();
+  ForwardObserver* observer = step.observer;
+
+  Norm(hidden_, layer.weights->attention_norm, n, normed_);
+  std::visit([&](auto& block) { block.Run(step, normed_, branch_); }, layer.mixer);
+  if (observer != nullptr) observer->OnAttention(index, branch_, n);
+  AddBranch(layer.weights->attention_post_norm);
+
+  Norm(hidden_, layer.weights->ffn_norm, n, normed_);
+  std::visit([&](auto& block) { block.Run(step, normed_, branch_); }, layer.ffn);
+  if (observer != nullptr) observer->OnFfn(index, branch_, n);
+  AddBranch(layer.weights->ffn_post_norm);
+  if (observer != nullptr) observer->OnHidden(index, hidden_, n);
+}
+
+void Transformer::AddBranch(const std::vector<float>& post_norm) {
+  const size_t hidden = config_.hidden_size;
+  ForRows(compute_.pool(), rows_.size(), [&](size_t row) {
+    float* branch = branch_ + row * hidden;
+    if (!post_norm.empty()) {
+      kernels::RmsNorm(branch, post_norm.data(), config_.norm_weight_offset, config_.rms_norm_eps,
+                       hidden, branch);
+    }
+    kernels::AddScaled(hidden_ + row * hidden, branch, config_.residual_multiplier, hidden);
+  });
+}
+
+void Transformer::Norm(const float* x, const std::vector<float>& weight, size_t rows, float* out) {
+  const size_t hidden = config_.hidden_size;
+  ForRows(compute_.pool(), rows, [&](size_t row) {
+    kernels::RmsNorm(x + row * hidden, weight.data(), config_.norm_weight_offset,
+                     config_.rms_norm_eps, hidden, out + row * hidden);
+  });
+}
+
+// Final norm and output head, for the rows whose logits are asked for.
+void Transformer::Head(std::span<const SequenceChunk> chunks, const Step& step,
+                       std::vector<float>* logits) {
+  const size_t hidden = config_.hidden_size;
+  if (step.observer != nullptr) {
+    Norm(hidden_, weights_.final_norm, rows_.size(), normed_);
+    step.observer->OnFinalNorm(normed_, rows_.size());
+  }
+  // The wanted rows move to the front of branch_, which is free by now.
+  size_t wanted = 0;
+  size_t row = 0;
+  for (const SequenceChunk& chunk : chunks) {
+    const size_t n = chunk.tokens.size();
+    const size_t first =
+        chunk.logits == SequenceChunk::Logits::kAll ? 0 : n - std::min<size_t>(n, 1);
+    if (chunk.logits != SequenceChunk::Logits::kNone && n > first) {
+      std::memcpy(branch_ + wanted * hidden, hidden_ + (row + first) * hidden,
+                  (n - first) * hidden * sizeof(float));
+      wanted += n - first;
+    }
+    row += n;
+  }
+  if (wanted == 0) return;
+  const size_t vocab = config_.vocab_size;
+  Norm(branch_, weights_.final_norm, wanted, branch_);
+  const size_t old_size = logits->size();
+  logits->resize(old_size + wanted * vocab);
+  float* out = logits->data() + old_size;
+  const kernels::Projection head{weights_.lm_head, nullptr, out, vocab};
+  compute_.Project({&head, 1}, branch_, wanted, hidden);
+  if (config_.logit_multiplier == 1.0f && config_.final_soft_cap == 0.0f) return;
+  ForRows(compute_.pool(), wanted, [&](size_t r) {
+    float* x = out + r * vocab;
+    if (config_.logit_multiplier != 1.0f) {
+      for (size_t i = 0; i < vocab; ++i) x[i] *= config_.logit_multiplier;
+    }
+    if (config_.final_soft_cap != 0.0f) kernels::SoftCap(x, config_.final_soft_cap, vocab);
+  });
+}
+
+}  // namespace moewe::model

@@ -1,0 +1,71 @@
+// The forward pass: embedding, layers, final norm and output head over a batch of sequences'
+// chunks.
+#ifndef MOEWE_MODEL_TRANSFORMER_H_
+#define MOEWE_MODEL_TRANSFORMER_H_
+
+#include <memory>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "model/attention_block.h"
+#include "model/ffn_block.h"
+#include "model/model.h"
+#include "model/step.h"
+#include "model/weights.h"
+
+namespace moewe::model {
+
+class Transformer : public Model {
+ public:
+  Transformer(std::shared_ptr<const formats::Checkpoint> checkpoint, ModelConfig config,
+              Weights weights, const LoadOptions& options, ThreadPool* pool);
+
+  const ModelConfig& config() const override { return config_; }
+  const formats::Checkpoint& checkpoint() const override { return *checkpoint_; }
+  uint64_t weight_bytes_per_token() const override { return weights_.bytes_per_token; }
+  uint64_t weight_bytes_total() const override { return weights_.bytes_total; }
+
+  void Forward(std::span<const SequenceChunk> chunks, std::vector<float>* logits,
+               ForwardObserver* observer) override;
+
+ private:
+  // What a layer is, decided at load.
+  struct Layer {
+    const LayerWeights* weights;
+    std::variant<AttentionBlock> mixer;
+    std::variant<DenseFfnBlock, MoeBlock> ffn;
+  };
+
+  void Check(std::span<const SequenceChunk> chunks) const;
+  // Rows, sequences and rope tables of the batch; room in the sequences.
+  void Prepare(std::span<const SequenceChunk> chunks);
+  void Embed(std::span<const SequenceChunk> chunks);
+  void RunLayer(int index, const Step& step);
+  // x += multiplier * norm(branch)
+  void AddBranch(const std::vector<float>& post_norm);
+  void Norm(const float* x, const std::vector<float>& weight, size_t rows, float* out);
+  void Head(std::span<const SequenceChunk> chunks, const Step& step, std::vector<float>* logits);
+
+  const std::shared_ptr<const formats::Checkpoint> checkpoint_;
+  const ModelConfig config_;
+  const Weights weights_;
+  kernels::Compute compute_;
+
+  AttentionScratch attention_scratch_;
+  MoeScratch moe_scratch_;
+  std::vector<Layer> layers_;
+
+  // Of the step that runs.
+  std::vector<StepRow> rows_;
+  std::vector<Sequence*> sequences_;
+  std::vector<RopeTable> ropes_;
+  Scratch<float> hidden_scratch_, normed_scratch_, branch_scratch_;
+  float* hidden_ = nullptr;  // [rows, hidden]: the residual stream
+  float* normed_ = nullptr;
+  float* branch_ = nullptr;
+};
+
+}  // namespace moewe::model
+
+#endif  // MOEWE_MODEL_TRANSFORMER_H_

@@ -1,0 +1,316 @@
+#include "model/weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/hash64.h"
+#include "model/canonical.h"
+#include "moewe/error.h"
+#include "quant/codec.h"
+
+namespace moewe::model {
+namespace {
+
+using formats::TensorView;
+using kernels::FfnMatrices;
+using kernels::Matrix;
+
+// Dtypes that kernels::Compute multiplies with.
+bool CanMultiply(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBf16:
+    case DType::kQ8Row:
+    case DType::kQ82f:
+    case DType::kQ4Block:
+    case DType::kQ4Tiled:
+    case DType::kQ4tp:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string ShapeText(const std::vector<uint64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+constexpr uint64_t kAny = 0;  // a dimension that the tensor itself decides
+
+class Binder {
+ public:
+  Binder(const formats::Checkpoint& checkpoint, const ModelConfig& config, TensorHashes hashes,
+         Weights* weights)
+      : checkpoint_(checkpoint), config_(config), hashes_(hashes), out_(*weights) {
+    out_.tensors = CanonicalTensors(checkpoint, config);
+    used_.resize(out_.tensors.size(), false);
+    for (uint32_t i = 0; i < out_.tensors.size(); ++i) by_name_.emplace(out_.tensors[i].name, i);
+  }
+
+  void Bind() {
+    const uint64_t hidden = config_.hidden_size;
+    const uint64_t vocab = config_.vocab_size;
+    out_.embed = BindMatrix("model.embed_tokens.weight", vocab, hidden);
+    out_.final_norm = BindVector("model.norm.weight", hidden);
+    if (config_.tie_word_embeddings) {
+      out_.lm_head = out_.embed;
+    } else if (Has("lm_head.weight")) {
+      out_.lm_head = BindMatrix("lm_head.weight", vocab, hidden);
+    } else {
+      Missing(
+          "lm_head.weight",
+          "the model has no output head: the config does not tie it to the embedding and the file "
+          "lacks it");
+    }
+    out_.layers.resize(config_.num_layers);
+    for (uint32_t i = 0; i < config_.num_layers; ++i) BindLayer(i);
+    RefuseUnknownTensors();
+    CountBytes();
+  }
+
+ private:
+  // --- one tensor ---
+
+  bool Has(const std::string& name) const { return by_name_.contains(name); }
+
+  Where WhereOf(const TensorView& tensor) const {
+    return {checkpoint_.files()[tensor.file_index], tensor.name, tensor.file_offset};
+  }
+
+  [[noreturn]] void Missing(const std::string& name, const std::string& why) const {
+    throw Error(ErrorCode::kMissingTensor, why, {checkpoint_.files().front(), name});
+  }
+
+  [[noreturn]] void WrongShape(const TensorView& tensor, const std::string& expected) const {
+    throw Error(ErrorCode::kParse,
+                fmt::format("{} has shape {}; the model needs {}", tensor.name,
+                            ShapeText(tensor.shape), expected),
+                WhereOf(tensor));
+  }
+
+  uint32_t Take(const std::string& name) {
+    const auto found = by_name_.find(name);
+    if (found == by_name_.end()) Missing(name, fmt::format("the file has no tensor {}", name));
+    used_[found->second] = true;
+    return found->second;
+  }
+
+  void VerifyUnlessExpert(const TensorView& tensor, bool is_expert) const {
+    if (hashes_ == TensorHashes::kVerifyAllButExperts && !is_expert) {
+      VerifyTensor(checkpoint_, tensor);
+    }
+  }
+
+  // A matrix of `rows` x `cols` (kAny: what the tensor says), checked and ready for kernels.
+  Matrix BindMatrix(const std::string& name, uint64_t rows, uint64_t cols,
+                    uint32_t* expert_tensor = nullptr) {
+    const uint32_t index = Take(name);
+    const TensorView& tensor = out_.tensors[index];
+    if (expert_tensor != nullptr) *expert_tensor = index;
+    const quant::MatrixShape shape = tensor.matrix();
+    if (tensor.shape.empty() || tensor.shape.size() > 2 || (rows != kAny && shape.rows != rows) ||
+        (cols != kAny && shape.cols != cols)) {
+      WrongShape(tensor, fmt::format("[{}, {}]", rows == kAny ? "any" : std::to_string(rows),
+                                     cols == kAny ? "any" : std::to_string(cols)));
+    }
+    constexpr uint64_t kLimit = std::numeric_limits<int32_t>::max();
+    if (shape.rows == 0 || shape.cols == 0 || shape.rows > kLimit || shape.cols > kLimit) {
+      WrongShape(tensor, "dimensions between 1 and 2^31 - 1");
+    }
+    const quant::Codec* codec = quant::FindCodec(tensor.dtype);
+    if (codec == nullptr || !CanMultiply(tensor.dtype)) {
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("{} is stored as {}, which moewe cannot compute with yet",
+                              tensor.name, DTypeName(tensor.dtype)),
+                  WhereOf(tensor));
+    }
+    codec->validate(tensor.bytes, shape, WhereOf(tensor));
+    VerifyUnlessExpert(tensor, expert_tensor != nullptr);
+    return {tensor.dtype, static_cast<uint32_t>(shape.rows), static_cast<uint32_t>(shape.cols),
+            tensor.bytes};
+  }
+
+  // A vector of `size` elements as f32.
+  std::vector<float> BindVector(const std::string& name, uint64_t size, uint64_t or_size = 0) {
+    const TensorView& tensor = out_.tensors[Take(name)];
+    const quant::MatrixShape shape = tensor.matrix();
+    if (shape.rows != 1 || (shape.cols != size && (or_size == 0 || shape.cols != or_size))) {
+      WrongShape(tensor, or_size == 0 || or_size == size
+                             ? fmt::format("[{}]", size)
+                             : fmt::format("[{}] or [{}]", size, or_size));
+    }
+    VerifyUnlessExpert(tensor, false);
+    return quant::Decode(tensor.dtype, tensor.bytes, shape, WhereOf(tensor));
+  }
+
+  std::vector<float> BindOptional(const std::string& name, uint64_t size, uint64_t or_size = 0) {
+    return Has(name) ? BindVector(name, size, or_size) : std::vector<float>();
+  }
+
+  // --- a layer ---
+
+  void BindLayer(uint32_t i) {
+    LayerWeights& layer = out_.layers[i];
+    const std::string prefix = fmt::format("model.layers.{}.", i);
+    const uint64_t hidden = config_.hidden_size;
+    layer.attention_norm = BindVector(prefix + "input_layernorm.weight", hidden);
+    // Families with norms on both sides of a block call the one after attention "post_attention";
+    // elsewhere that is the name of the FFN's input norm.
+    if (Has(prefix + "pre_feedforward_layernorm.weight")) {
+      layer.attention_post_norm = BindVector(prefix + "post_attention_layernorm.weight", hidden);
+      layer.ffn_norm = BindVector(prefix + "pre_feedforward_layernorm.weight", hidden);
+      layer.ffn_post_norm = BindVector(prefix + "post_feedforward_layernorm.weight", hidden);
+    } else {
+      layer.ffn_norm = BindVector(prefix + "post_attention_layernorm.weight", hidden);
+    }
+    BindAttention(prefix + "self_attn.", config_.layers[i], &layer.attention);
+    const std::string mlp = prefix + "mlp.";
+    layer.is_moe = Has(mlp + "gate.weight");
+    if (layer.is_moe) {
+      BindMoe(mlp, &layer.moe);
+    } else {
+      layer.ffn = BindFfn(mlp, nullptr);
+    }
+  }
+
+  void BindAttention(const std::string& prefix, const LayerConfig& shape, AttentionWeights* out) {
+    const uint64_t hidden = config_.hidden_size;
+    const uint64_t q_rows = uint64_t{shape.num_heads} * shape.head_dim;
+    const uint64_t kv_rows = uint64_t{shape.num_kv_heads} * shape.head_dim;
+    out->q = BindMatrix(prefix + "q_proj.weight", q_rows, hidden);
+    out->k = BindMatrix(prefix + "k_proj.weight", kv_rows, hidden);
+    out->v = BindMatrix(prefix + "v_proj.weight", kv_rows, hidden);
+    out->o = BindMatrix(prefix + "o_proj.weight", hidden, q_rows);
+    out->q_bias = BindOptional(prefix + "q_proj.bias", q_rows);
+    out->k_bias = BindOptional(prefix + "k_proj.bias", kv_rows);
+    out->v_bias = BindOptional(prefix + "v_proj.bias", kv_rows);
+    out->o_bias = BindOptional(prefix + "o_proj.bias", hidden);
+    out->q_norm = BindOptional(prefix + "q_norm.weight", shape.head_dim, q_rows);
+    out->k_norm = BindOptional(prefix + "k_norm.weight", shape.head_dim, kv_rows);
+  }
+
+  FfnMatrices BindFfn(const std::string& prefix, std::array<uint32_t, 3>* expert_tensors) {
+    const uint64_t hidden = config_.hidden_size;
+    const auto index = [&](size_t role) {
+      return expert_tensors == nullptr ? nullptr : &(*expert_tensors)[role];
+    };
+    FfnMatrices ffn;
+    ffn.gate = BindMatrix(prefix + "gate_proj.weight", kAny, hidden, index(0));
+    ffn.up = BindMatrix(prefix + "up_proj.weight", ffn.gate.rows, hidden, index(1));
+    ffn.down = BindMatrix(prefix + "down_proj.weight", hidden, ffn.gate.rows, index(2));
+    return ffn;
+  }
+
+  void BindMoe(const std::string& prefix, MoeWeights* out) {
+    const std::string router = prefix + "gate.weight";
+    if (!config_.has_moe) {
+      throw Error(
+          ErrorCode::kParse,
+          fmt::format("{} is a router, but the config has no mixture-of-experts block", router),
+          WhereOf(out_.tensors[by_name_.at(router)]));
+    }
+    const uint64_t hidden = config_.hidden_size;
+    out->router = BindMatrix(router, kAny, hidden);
+    for (uint32_t e = 0; e < config_.moe.num_experts; ++e) {
+      const std::string expert = fmt::format("{}experts.{}.", prefix, e);
+      if (!Has(expert + "gate_proj.weight")) break;
+      std::array<uint32_t, 3> tensors{};
+      out->experts.push_back(BindFfn(expert, &tensors));
+      out->expert_tensors.push_back(tensors);
+    }
+    if (out->experts.size() != out->router.rows || out->experts.empty()) {
+      throw Error(ErrorCode::kParse,
+                  fmt::format("{} has {} rows, but the layer has {} experts", router,
+                              out->router.rows, out->experts.size()),
+                  WhereOf(out_.tensors[by_name_.at(router)]));
+    }
+    out->expert_bias = BindOptional(prefix + "expert_bias", out->experts.size());
+    if (Has(prefix + "shared_expert.gate_proj.weight")) {
+      out->shared = BindFfn(prefix + "shared_expert.", nullptr);
+      if (Has(prefix + "shared_expert_gate.weight")) {
+        out->shared_gate = BindMatrix(prefix + "shared_expert_gate.weight", 1, hidden);
+      }
+    }
+  }
+
+  // --- the whole ---
+
+  // A tensor of a layer that nothing bound would have changed the result had it been understood.
+  void RefuseUnknownTensors() const {
+    for (size_t i = 0; i < used_.size(); ++i) {
+      const TensorView& tensor = out_.tensors[i];
+      if (used_[i] || !tensor.name.starts_with("model.layers.")) continue;
+      if (tensor.name.ends_with("rotary_emb.inv_freq")) continue;
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("{} has no place in a model of this kind", tensor.name),
+                  WhereOf(tensor));
+    }
+  }
+
+  void CountBytes() {
+    uint64_t trunk = 0;  // read by every token
+    uint64_t experts_all = 0;
+    uint64_t experts_read = 0;  // by one token
+    const auto size = [](const Matrix& m) { return uint64_t{m.bytes.size()}; };
+    const auto ffn_size = [&](const FfnMatrices& f) {
+      return size(f.gate) + size(f.up) + size(f.down);
+    };
+    const auto floats = [](const std::vector<float>& v) { return v.size() * sizeof(float); };
+    for (const LayerWeights& layer : out_.layers) {
+      const AttentionWeights& a = layer.attention;
+      trunk += size(a.q) + size(a.k) + size(a.v) + size(a.o);
+      for (const auto* v : {&layer.attention_norm, &layer.attention_post_norm, &layer.ffn_norm,
+                            &layer.ffn_post_norm, &a.q_bias, &a.k_bias, &a.v_bias, &a.o_bias,
+                            &a.q_norm, &a.k_norm, &layer.moe.expert_bias}) {
+        trunk += floats(*v);
+      }
+      trunk += ffn_size(layer.ffn) + ffn_size(layer.moe.shared) + size(layer.moe.router) +
+               size(layer.moe.shared_gate);
+      if (layer.is_moe) {
+        uint64_t experts = 0;
+        for (const FfnMatrices& expert : layer.moe.experts) experts += ffn_size(expert);
+        const uint64_t count = layer.moe.experts.size();
+        experts_all += experts;
+        experts_read += experts / count * std::min<uint64_t>(config_.moe.top_k, count);
+      }
+    }
+    trunk += floats(out_.final_norm) + size(out_.lm_head);
+    const uint64_t embed = size(out_.embed);
+    out_.bytes_per_token = trunk + experts_read + embed / out_.embed.rows;
+    out_.bytes_total = trunk + experts_all + (config_.tie_word_embeddings ? 0 : embed);
+  }
+
+  const formats::Checkpoint& checkpoint_;
+  const ModelConfig& config_;
+  const TensorHashes hashes_;
+  Weights& out_;
+  std::unordered_map<std::string_view, uint32_t> by_name_;
+  std::vector<bool> used_;
+};
+
+}  // namespace
+
+Weights BindWeights(const formats::Checkpoint& checkpoint, const ModelConfig& config,
+                    TensorHashes hashes) {
+  Weights weights;
+  Binder(checkpoint, config, hashes, &weights).Bind();
+  return weights;
+}
+
+void VerifyTensor(const formats::Checkpoint& checkpoint, const TensorView& tensor) {
+  if (tensor.hash == 0) return;
+  const uint64_t actual = HashBytes(tensor.bytes);
+  if (actual == tensor.hash) return;
+  throw Error(ErrorCode::kHashMismatch,
+              fmt::format("the bytes of {} have hash {:016x}, the directory says {:016x}",
+                          tensor.name, actual, tensor.hash),
+              {checkpoint.files()[tensor.file_index], tensor.name, tensor.file_offset});
+}
+
+}  // namespace moewe::model

@@ -1,0 +1,76 @@
+// A model's tensors bound by canonical name into one struct a layer.
+//
+// Presence decides what a layer is: which projections have a bias, whether q and k are normalized
+// and over what, whether attention and FFN outputs are normalized (Gemma), dense FFN or router with
+// experts, shared expert, gate. The config says only what tensors cannot. FFN widths and expert
+// counts are those of the tensors, layer by layer. Every shape is checked here, so that the forward
+// pass needs no checks. Matrices point into the checkpoint; vectors are decoded to f32 once.
+#ifndef MOEWE_MODEL_WEIGHTS_H_
+#define MOEWE_MODEL_WEIGHTS_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "formats/checkpoint.h"
+#include "kernels/compute.h"
+#include "model/config.h"
+
+namespace moewe::model {
+
+// Optional members are empty if the model has no such tensor.
+struct AttentionWeights {
+  kernels::Matrix q, k, v, o;  // [heads * head_dim, hidden], [kv_heads * head_dim, hidden] twice,
+                               // [hidden, heads * head_dim]
+  std::vector<float> q_bias, k_bias, v_bias, o_bias;
+  std::vector<float> q_norm,
+      k_norm;  // [head_dim]: each head alone; [heads * head_dim]: all heads together
+};
+
+struct MoeWeights {
+  kernels::Matrix router;          // [experts, hidden]
+  std::vector<float> expert_bias;  // [experts], for the choice only
+  std::vector<kernels::FfnMatrices> experts;
+  std::vector<std::array<uint32_t, 3>>
+      expert_tensors;           // gate, up, down as indices into Weights::tensors
+  kernels::FfnMatrices shared;  // gate.empty() = no shared expert
+  kernels::Matrix shared_gate;  // [1, hidden]
+};
+
+struct LayerWeights {
+  std::vector<float> attention_norm;       // [hidden], before the mixer
+  std::vector<float> attention_post_norm;  // on its output, before the residual addition; optional
+  std::vector<float> ffn_norm;             // [hidden], before the FFN
+  std::vector<float> ffn_post_norm;        // optional
+  AttentionWeights attention;
+  bool is_moe = false;
+  kernels::FfnMatrices ffn;  // if not is_moe
+  MoeWeights moe;            // if is_moe
+};
+
+struct Weights {
+  std::vector<formats::TensorView> tensors;  // canonical
+  kernels::Matrix embed;                     // [vocab, hidden]
+  kernels::Matrix lm_head;                   // [vocab, hidden]; the embedding itself if tied
+  std::vector<float> final_norm;
+  std::vector<LayerWeights> layers;
+  uint64_t bytes_total = 0;
+  uint64_t bytes_per_token =
+      0;  // what one decoded token reads: of a layer's experts, top_k of mean size
+};
+
+enum class TensorHashes : uint8_t { kIgnore, kVerifyAllButExperts };
+
+// Throws Error{kMissingTensor} naming the tensor, {kParse} for a shape that does not fit,
+// {kUnsupported} for a dtype that cannot be computed with and for a layer's tensor whose meaning is
+// unknown, {kHashMismatch}. The checkpoint must outlive the result.
+Weights BindWeights(const formats::Checkpoint& checkpoint, const ModelConfig& config,
+                    TensorHashes hashes);
+
+// Throws Error{kHashMismatch} unless the bytes of `tensor` have its stored hash (0 = not
+// protected).
+void VerifyTensor(const formats::Checkpoint& checkpoint, const formats::TensorView& tensor);
+
+}  // namespace moewe::model
+
+#endif  // MOEWE_MODEL_WEIGHTS_H_
