@@ -1,0 +1,65 @@
+// Where the parts of a stored matrix lie: the one place of this layer that knows the offsets of CMF
+// v2 section 3.2.
+#ifndef MOEWE_KERNELS_LAYOUT_H_
+#define MOEWE_KERNELS_LAYOUT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "base/f16.h"
+#include "kernels/compute.h"
+
+namespace moewe::kernels {
+
+inline constexpr size_t kGroup = 32;         // weights that share a scale; activations too
+inline constexpr size_t kGroupNibbles = 16;  // bytes of a 4-bit group
+inline constexpr size_t kTileBytes = 18;     // q4_tiled: f16 scale, then the nibbles
+
+inline uint16_t LoadU16(const uint8_t* p) {
+  uint16_t v;
+  std::memcpy(&v, p, sizeof(v));
+  return v;
+}
+inline float LoadF16(const uint8_t* p) { return F16ToF32(LoadU16(p)); }
+
+// q8_row and q8_2f: [int8 rows * cols][f16 row scales] and, for q8_2f, [f16 col field].
+struct Q8Layout {
+  explicit Q8Layout(const Matrix& m)
+      : quants(m.bytes.data()),
+        row_scales(quants + size_t{m.rows} * m.cols),
+        col_field(m.dtype == DType::kQ82f ? row_scales + size_t{m.rows} * 2 : nullptr) {}
+  const uint8_t* quants;
+  const uint8_t* row_scales;
+  const uint8_t* col_field;
+};
+
+// q4_block: [nibbles, 16 bytes a group][f16 scale a group], groups over the flattened matrix.
+struct Q4BlockLayout {
+  explicit Q4BlockLayout(const Matrix& m)
+      : groups((size_t{m.rows} * m.cols + kGroup - 1) / kGroup),
+        nibbles(m.bytes.data()),
+        scales(nibbles + groups * kGroupNibbles) {}
+  size_t groups;
+  const uint8_t* nibbles;
+  const uint8_t* scales;
+};
+
+// q4tp: [nibbles][f16 lo, f16 step a row][5-bit codes, LSB first, whole bytes a row].
+struct Q4tpLayout {
+  explicit Q4tpLayout(const Matrix& m)
+      : groups_per_row(m.cols / kGroup),
+        code_bytes((groups_per_row * 5 + 7) / 8),
+        nibbles(m.bytes.data()),
+        params(nibbles + size_t{m.rows} * groups_per_row * kGroupNibbles),
+        codes(params + size_t{m.rows} * 4) {}
+  size_t groups_per_row;
+  size_t code_bytes;
+  const uint8_t* nibbles;
+  const uint8_t* params;
+  const uint8_t* codes;
+};
+
+}  // namespace moewe::kernels
+
+#endif  // MOEWE_KERNELS_LAYOUT_H_

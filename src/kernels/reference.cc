@@ -1,0 +1,192 @@
+#include "kernels/reference.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/ladder.h"
+#include "kernels/layout.h"
+
+namespace moewe::kernels::reference {
+namespace {
+
+float Nibble(const uint8_t* nibbles, size_t i) {
+  return static_cast<float>(((nibbles[i / 2] >> (i % 2 * 4)) & 15) - 8);
+}
+
+void DecodeQ8(const Matrix& m, uint32_t row, float* out) {
+  const Q8Layout layout(m);
+  const float scale = LoadF16(layout.row_scales + size_t{row} * 2);
+  const uint8_t* quants = layout.quants + size_t{row} * m.cols;
+  for (size_t i = 0; i < m.cols; ++i) {
+    out[i] = static_cast<float>(static_cast<int8_t>(quants[i])) * scale;
+    if (layout.col_field != nullptr) out[i] *= LoadF16(layout.col_field + i * 2);
+  }
+}
+
+void DecodeQ4Block(const Matrix& m, uint32_t row, float* out) {
+  const Q4BlockLayout layout(m);
+  for (size_t i = 0; i < m.cols; ++i) {
+    const size_t flat = size_t{row} * m.cols + i;
+    out[i] = Nibble(layout.nibbles, flat) * LoadF16(layout.scales + flat / kGroup * 2);
+  }
+}
+
+void DecodeQ4Tiled(const Matrix& m, uint32_t row, float* out) {
+  const uint8_t* tiles = m.bytes.data() + size_t{row} * (m.cols / kGroup) * kTileBytes;
+  for (size_t i = 0; i < m.cols; ++i) {
+    const uint8_t* tile = tiles + i / kGroup * kTileBytes;
+    out[i] = Nibble(tile + 2, i % kGroup) * LoadF16(tile);
+  }
+}
+
+void DecodeQ4tp(const Matrix& m, uint32_t row, float* out) {
+  const Q4tpLayout layout(m);
+  const float* exp2 = Exp2OfF16();
+  float ladder[kLadderRungs];
+  ladder[0] = exp2[LoadU16(layout.params + size_t{row} * 4)];
+  const float ratio = exp2[LoadU16(layout.params + size_t{row} * 4 + 2)];
+  for (int c = 1; c < kLadderRungs; ++c) ladder[c] = ladder[c - 1] * ratio;
+  const uint8_t* codes = layout.codes + row * layout.code_bytes;
+  const uint8_t* nibbles = layout.nibbles + row * layout.groups_per_row * kGroupNibbles;
+  for (size_t g = 0; g < layout.groups_per_row; ++g) {
+    const size_t bit = g * 5;
+    uint32_t word = codes[bit / 8];
+    if (bit % 8 > 3) word |= uint32_t{codes[bit / 8 + 1]} << 8;
+    const float scale = ladder[(word >> (bit % 8)) & 31];
+    for (size_t i = 0; i < kGroup; ++i) {
+      out[g * kGroup + i] = Nibble(nibbles + g * kGroupNibbles, i) * scale;
+    }
+  }
+}
+
+float KvValue(const KvBlocks& kv, size_t position, size_t i) {
+  const void* block = kv.blocks[position / kv.block_tokens];
+  const size_t index = position % kv.block_tokens * kv.row_stride + i;
+  if (kv.type == KvType::kF32) return static_cast<const float*>(block)[index];
+  return F16ToF32(static_cast<const uint16_t*>(block)[index]);
+}
+
+}  // namespace
+
+void DecodeRow(const Matrix& m, uint32_t row, float* out) {
+  const size_t first = size_t{row} * m.cols;
+  switch (m.dtype) {
+    case DType::kF32:
+      std::memcpy(out, m.bytes.data() + first * 4, size_t{m.cols} * 4);
+      return;
+    case DType::kF16:
+      for (size_t i = 0; i < m.cols; ++i) out[i] = LoadF16(m.bytes.data() + (first + i) * 2);
+      return;
+    case DType::kBf16:
+      for (size_t i = 0; i < m.cols; ++i) {
+        out[i] = Bf16ToF32(LoadU16(m.bytes.data() + (first + i) * 2));
+      }
+      return;
+    case DType::kQ8Row:
+    case DType::kQ82f:
+      return DecodeQ8(m, row, out);
+    case DType::kQ4Block:
+      return DecodeQ4Block(m, row, out);
+    case DType::kQ4Tiled:
+      return DecodeQ4Tiled(m, row, out);
+    case DType::kQ4tp:
+      return DecodeQ4tp(m, row, out);
+    default:
+      // Not a dtype that a model binds (IsComputable); NaN rather than a plausible value.
+      std::fill_n(out, m.cols, std::numeric_limits<float>::quiet_NaN());
+  }
+}
+
+double Dot(const float* a, const float* b, size_t n) {
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i) sum += double{a[i]} * double{b[i]};
+  return sum;
+}
+
+float Activate(GateFunction gate, float x) {
+  const double v = x;
+  if (gate == GateFunction::kSilu) return static_cast<float>(v / (1.0 + std::exp(-v)));
+  constexpr double kSqrt2OverPi = 0.79788456080286535588;
+  return static_cast<float>(0.5 * v * (1.0 + std::tanh(kSqrt2OverPi * (v + 0.044715 * v * v * v))));
+}
+
+void RmsNorm(const float* x, const float* w, float w_offset, float eps, size_t n, float* out) {
+  const double mean = Dot(x, x, n) / static_cast<double>(n);
+  const double inverse = 1.0 / std::sqrt(mean + double{eps});
+  for (size_t i = 0; i < n; ++i) {
+    const double weight = w == nullptr ? 1.0 : double{w[i]} + double{w_offset};
+    out[i] = static_cast<float>(double{x[i]} * inverse * weight);
+  }
+}
+
+void ApplyRope(float* head, const float* cos, const float* sin, size_t n_pairs, bool interleaved) {
+  for (size_t i = 0; i < n_pairs; ++i) {
+    float& a = head[interleaved ? 2 * i : i];
+    float& b = head[interleaved ? 2 * i + 1 : i + n_pairs];
+    const float a0 = a;
+    const float b0 = b;
+    a = a0 * cos[i] - b0 * sin[i];
+    b = b0 * cos[i] + a0 * sin[i];
+  }
+}
+
+void Softmax(float* x, size_t n) {
+  float max = -std::numeric_limits<float>::infinity();
+  for (size_t i = 0; i < n; ++i) max = std::max(max, x[i]);
+  double sum = 0;
+  for (size_t i = 0; i < n; ++i) {
+    // With everything at -inf the difference would be NaN.
+    const double e = x[i] == -std::numeric_limits<float>::infinity()
+                         ? 0.0
+                         : std::exp(double{x[i]} - double{max});
+    x[i] = static_cast<float>(e);
+    sum += e;
+  }
+  if (sum == 0) return;
+  for (size_t i = 0; i < n; ++i) x[i] = static_cast<float>(x[i] / sum);
+}
+
+void SoftCap(float* x, float cap, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    x[i] = static_cast<float>(double{cap} * std::tanh(double{x[i]} / double{cap}));
+  }
+}
+
+void AddScaled(float* y, const float* x, float scale, size_t n) {
+  for (size_t i = 0; i < n; ++i) y[i] = std::fma(scale, x[i], y[i]);
+}
+
+void AttendOne(const AttentionParams& params, const float* q, const KvBlocks& keys,
+               const KvBlocks& values, size_t begin, size_t end, float* out) {
+  std::vector<double> weights(end - begin);
+  double max =
+      params.sink != nullptr ? double{*params.sink} : -std::numeric_limits<double>::infinity();
+  for (size_t p = begin; p < end; ++p) {
+    double score = 0;
+    for (size_t i = 0; i < params.head_dim; ++i) {
+      score += double{q[i]} * double{KvValue(keys, p, i)};
+    }
+    score *= double{params.scale};
+    if (params.soft_cap != 0) {
+      score = double{params.soft_cap} * std::tanh(score / double{params.soft_cap});
+    }
+    weights[p - begin] = score;
+    max = std::max(max, score);
+  }
+  double sum = params.sink != nullptr ? std::exp(double{*params.sink} - max) : 0.0;
+  for (double& weight : weights) {
+    weight = std::exp(weight - max);
+    sum += weight;
+  }
+  for (size_t i = 0; i < params.value_dim; ++i) {
+    double value = 0;
+    for (size_t p = begin; p < end; ++p)
+      value += weights[p - begin] * double{KvValue(values, p, i)};
+    out[i] = sum > 0 ? static_cast<float>(value / sum) : 0.0f;
+  }
+}
+
+}  // namespace moewe::kernels::reference
