@@ -33,6 +33,14 @@ struct TensorView {
   quant::MatrixShape matrix() const { return *quant::AsMatrix(shape); }
 };
 
+// A tensor whose element type moewe has no codec for (i64 buffers, fp8, ...): listed, checked for bounds, not read.
+struct OpaqueTensor {
+  std::string name;
+  std::string dtype;  // as the file spells it, e.g. "F8_E4M3"
+  std::vector<uint64_t> shape;
+  uint64_t nbytes = 0;
+};
+
 enum class CheckpointKind { kCmf, kHuggingFace, kSmoe, kGguf };
 
 // Opened and validated; immutable afterwards, so const methods may be called from any thread.
@@ -51,6 +59,16 @@ class Checkpoint {
   // Null if there is none. O(1).
   virtual const TensorView* Find(std::string_view name) const = 0;
 
+  // Not among tensors(). Whoever needs one of them reports Error{kUnsupported} naming it and its dtype.
+  virtual const std::vector<OpaqueTensor>& opaque_tensors() const {
+    static const std::vector<OpaqueTensor> kNone;
+    return kNone;
+  }
+
+  // Throws Error{kIo} if a file became shorter since it was opened: bytes read since then may be zeros. To be called
+  // when an operation that read weights ends, before its result is used. Cheap; any thread.
+  virtual void CheckReadable() const {}
+
   // Hugging Face: config.json. CMF: the whole header JSON (model config under "arch").
   virtual const nlohmann::ordered_json& config() const = 0;
 
@@ -64,8 +82,9 @@ class Checkpoint {
   virtual const nlohmann::ordered_json& chat_bundle() const = 0;
 };
 
-// Opens MODEL by its bytes, never by its extension: a CMF file or a folder with config.json and
-// safetensors. Throws Error{kNotFound, kInvalidMagic, ...}.
+// Opens MODEL by its bytes, never by its extension: a CMF file (of a shard set: all of it), a folder with
+// config.json and safetensors, or one safetensors file (config() and chat_bundle() are null then). Throws Error{kNotFound,
+// kInvalidMagic, ...}.
 std::unique_ptr<Checkpoint> OpenCheckpoint(const std::string& path);
 
 }  // namespace moewe::formats
