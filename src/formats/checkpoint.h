@@ -1,7 +1,7 @@
 // What every container of weights looks like from above.
 //
-// CmfFile, SafetensorsDir (a Hugging Face folder) and later SmoeVault and GgufFile implement it, so that
-// conversion is one program and the model does not know where its bytes come from.
+// CmfFile, SafetensorsDir (a Hugging Face folder) and later SmoeVault and GgufFile implement it, so
+// that conversion is one program and the model does not know where its bytes come from.
 #ifndef MOEWE_FORMATS_CHECKPOINT_H_
 #define MOEWE_FORMATS_CHECKPOINT_H_
 
@@ -19,21 +19,22 @@
 
 namespace moewe::formats {
 
-// One tensor where it lies. Cheap to copy; `bytes` points into the mapping of the checkpoint that it
-// came from and lives as long as that does.
+// One tensor where it lies. Cheap to copy; `bytes` points into the mapping of the checkpoint that
+// it came from and lives as long as that does.
 struct TensorView {
   std::string name;
   DType dtype = DType::kF32;
-  std::vector<uint64_t> shape;    // outermost first; checked: the element count fits 64 bits
-  Bytes bytes;                    // stored encoding, length checked against dtype and shape
-  uint32_t file_index = 0;        // into Checkpoint::files()
-  uint64_t file_offset = 0;       // of bytes, from the start of that file
-  uint64_t hash = 0;              // stored hash64; 0 = not protected
+  std::vector<uint64_t> shape;  // outermost first; checked: the element count fits 64 bits
+  Bytes bytes;                  // stored encoding, length checked against dtype and shape
+  uint32_t file_index = 0;      // into Checkpoint::files()
+  uint64_t file_offset = 0;     // of bytes, from the start of that file
+  uint64_t hash = 0;            // stored hash64; 0 = not protected
 
   quant::MatrixShape matrix() const { return *quant::AsMatrix(shape); }
 };
 
-// A tensor whose element type moewe has no codec for (i64 buffers, fp8, ...): listed, checked for bounds, not read.
+// A tensor whose element type moewe has no codec for (i64 buffers, fp8, ...): listed, checked for
+// bounds, not read.
 struct OpaqueTensor {
   std::string name;
   std::string dtype;  // as the file spells it, e.g. "F8_E4M3"
@@ -59,14 +60,16 @@ class Checkpoint {
   // Null if there is none. O(1).
   virtual const TensorView* Find(std::string_view name) const = 0;
 
-  // Not among tensors(). Whoever needs one of them reports Error{kUnsupported} naming it and its dtype.
+  // Not among tensors(). Whoever needs one of them reports Error{kUnsupported} naming it and its
+  // dtype.
   virtual const std::vector<OpaqueTensor>& opaque_tensors() const {
     static const std::vector<OpaqueTensor> kNone;
     return kNone;
   }
 
-  // Throws Error{kIo} if a file became shorter since it was opened: bytes read since then may be zeros. To be called
-  // when an operation that read weights ends, before its result is used. Cheap; any thread.
+  // Throws Error{kIo} if a file became shorter since it was opened: bytes read since then may be
+  // zeros. To be called when an operation that read weights ends, before its result is used. Cheap;
+  // any thread.
   virtual void CheckReadable() const {}
 
   // Hugging Face: config.json. CMF: the whole header JSON (model config under "arch").
@@ -76,15 +79,15 @@ class Checkpoint {
   virtual Bytes tokenizer_json() const = 0;
 
   // The chat bundle of CMF section 6.1 with moewe's "generation" block: keys chat_template,
-  // eos_token_ids, bos_token_id, pad_token_id, generation, and the special-token strings that templates
-  // use. Null JSON if absent. From a Hugging Face folder it is put together from
+  // eos_token_ids, bos_token_id, pad_token_id, generation, and the special-token strings that
+  // templates use. Null JSON if absent. From a Hugging Face folder it is put together from
   // tokenizer_config.json, chat_template.jinja, generation_config.json and config.json.
   virtual const nlohmann::ordered_json& chat_bundle() const = 0;
 };
 
-// Opens MODEL by its bytes, never by its extension: a CMF file (of a shard set: all of it), a folder with
-// config.json and safetensors, or one safetensors file (config() and chat_bundle() are null then). Throws Error{kNotFound,
-// kInvalidMagic, ...}.
+// Opens MODEL by its bytes, never by its extension: a CMF file (of a shard set: all of it), a
+// folder with config.json and safetensors, or one safetensors file (config() and chat_bundle() are
+// null then). Throws Error{kNotFound, kInvalidMagic, ...}.
 std::unique_ptr<Checkpoint> OpenCheckpoint(const std::string& path);
 
 }  // namespace moewe::formats

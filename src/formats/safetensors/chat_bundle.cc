@@ -20,11 +20,16 @@ constexpr uint64_t kSideFileLimit = uint64_t{256} << 20;
 
 constexpr std::array kSpecialTokens = {"bos_token", "eos_token", "unk_token", "sep_token",
                                        "pad_token", "cls_token", "mask_token"};
-constexpr std::array kGenerationKeys = {
-    "do_sample",          "temperature",      "top_k",
-    "top_p",              "min_p",            "typical_p",
-    "repetition_penalty", "presence_penalty", "frequency_penalty",
-    "max_new_tokens"};
+constexpr std::array kGenerationKeys = {"do_sample",
+                                        "temperature",
+                                        "top_k",
+                                        "top_p",
+                                        "min_p",
+                                        "typical_p",
+                                        "repetition_penalty",
+                                        "presence_penalty",
+                                        "frequency_penalty",
+                                        "max_new_tokens"};
 
 // A token as configs write it: a string, or an object with its "content".
 std::optional<std::string> TokenText(const Json& value) {
@@ -169,8 +174,9 @@ class BundleBuilder {
   }
 
   void AddId(const char* id_key, const char* token_key) {
-    for (const Json* source :
-         {&generation_config_, &config_, &Member(config_, "text_config")}) {
+    const std::array<const Json*, 3> sources = {&generation_config_, &config_,
+                                                &Member(config_, "text_config")};
+    for (const Json* source : sources) {
       const Json& id = Member(*source, id_key);
       if (!id.is_number_unsigned()) continue;
       bundle_[id_key] = id;

@@ -54,8 +54,9 @@ HfFolder::WeightMap HfFolder::ReadWeightMap(const std::string& path) {
   WeightMap weight_map;
   for (const auto& [name, file] : map->items()) {
     // A plain name: an index must not reach out of its folder.
-    if (!file.is_string() || fs::path(file.get<std::string>()).filename() != file.get<std::string>() ||
-        file == "" || file == "." || file == "..") {
+    if (!file.is_string() ||
+        fs::path(file.get<std::string>()).filename() != file.get<std::string>() || file == "" ||
+        file == "." || file == "..") {
       throw Error(ErrorCode::kParse, "is no file name", {path, "weight_map[\"" + name + "\"]"});
     }
     weight_map.emplace(name, file.get<std::string>());
@@ -74,7 +75,8 @@ std::vector<std::string> HfFolder::FindWeightFiles(const std::string& folder,
     for (const auto& [tensor, file] : *weight_map) names.insert(file);
   } else {
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-      if (entry.path().extension() == ".safetensors") names.insert(entry.path().filename().string());
+      if (entry.path().extension() == ".safetensors")
+        names.insert(entry.path().filename().string());
     }
   }
   if (names.empty()) {
@@ -131,7 +133,8 @@ void HfFolder::CheckWeightMap(const WeightMap& weight_map, const std::string& fo
   for (const OpaqueTensor& tensor : opaque_) opaque.insert(tensor.name);
   for (const auto& [name, file] : weight_map) {
     if (index_.Find(name) != nullptr || opaque.contains(name)) continue;
-    throw Error(ErrorCode::kMissingTensor, "tensor '" + name + "' is not in the shard that the index names",
+    throw Error(ErrorCode::kMissingTensor,
+                "tensor '" + name + "' is not in the shard that the index names",
                 {(fs::path(folder) / file).string(), "header[\"" + name + "\"]"});
   }
 }

@@ -1,4 +1,5 @@
-// A Hugging Face folder as a checkpoint: config.json, one or more safetensors files, tokenizer, chat files.
+// A Hugging Face folder as a checkpoint: config.json, one or more safetensors files, tokenizer,
+// chat files.
 #ifndef MOEWE_FORMATS_SAFETENSORS_HF_FOLDER_H_
 #define MOEWE_FORMATS_SAFETENSORS_HF_FOLDER_H_
 
@@ -14,13 +15,13 @@
 
 namespace moewe::formats {
 
-// Weights are model.safetensors, else the shards of model.safetensors.index.json, else all *.safetensors of the
-// folder. Files may be symbolic links, as in Hugging Face's cache. Tensors come in file order, within a file in data
-// order.
+// Weights are model.safetensors, else the shards of model.safetensors.index.json, else all
+// *.safetensors of the folder. Files may be symbolic links, as in Hugging Face's cache. Tensors
+// come in file order, within a file in data order.
 class HfFolder : public Checkpoint {
  public:
-  // Throws Error{kNotFound} for a missing config.json, weights or shard, Error{kMissingTensor} if a shard lacks a
-  // tensor that the index puts there, Error{kParse, kBounds} for faults of a file.
+  // Throws Error{kNotFound} for a missing config.json, weights or shard, Error{kMissingTensor} if a
+  // shard lacks a tensor that the index puts there, Error{kParse, kBounds} for faults of a file.
   static std::unique_ptr<HfFolder> Open(const std::string& folder);
 
   // One safetensors file alone: tensors only.

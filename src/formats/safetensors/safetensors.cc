@@ -18,28 +18,17 @@ struct ElementType {
 
 // All element types of the format; those that moewe reads have a dtype.
 constexpr std::array<ElementType, 22> kElementTypes = {{
-    {"F32", 32, DType::kF32},
-    {"F16", 16, DType::kF16},
-    {"BF16", 16, DType::kBf16},
-    {"U8", 8, DType::kU8},
-    {"BOOL", 8, std::nullopt},
-    {"I8", 8, std::nullopt},
-    {"I16", 16, std::nullopt},
-    {"U16", 16, std::nullopt},
-    {"I32", 32, std::nullopt},
-    {"U32", 32, std::nullopt},
-    {"I64", 64, std::nullopt},
-    {"U64", 64, std::nullopt},
-    {"F64", 64, std::nullopt},
-    {"C64", 64, std::nullopt},
-    {"F8_E4M3", 8, std::nullopt},
-    {"F8_E5M2", 8, std::nullopt},
-    {"F8_E8M0", 8, std::nullopt},
-    {"F8_E4M3FNUZ", 8, std::nullopt},
-    {"F8_E5M2FNUZ", 8, std::nullopt},
-    {"F6_E2M3", 6, std::nullopt},
-    {"F6_E3M2", 6, std::nullopt},
-    {"F4", 4, std::nullopt},
+    {"F32", 32, DType::kF32},         {"F16", 16, DType::kF16},
+    {"BF16", 16, DType::kBf16},       {"U8", 8, DType::kU8},
+    {"BOOL", 8, std::nullopt},        {"I8", 8, std::nullopt},
+    {"I16", 16, std::nullopt},        {"U16", 16, std::nullopt},
+    {"I32", 32, std::nullopt},        {"U32", 32, std::nullopt},
+    {"I64", 64, std::nullopt},        {"U64", 64, std::nullopt},
+    {"F64", 64, std::nullopt},        {"C64", 64, std::nullopt},
+    {"F8_E4M3", 8, std::nullopt},     {"F8_E5M2", 8, std::nullopt},
+    {"F8_E8M0", 8, std::nullopt},     {"F8_E4M3FNUZ", 8, std::nullopt},
+    {"F8_E5M2FNUZ", 8, std::nullopt}, {"F6_E2M3", 6, std::nullopt},
+    {"F6_E3M2", 6, std::nullopt},     {"F4", 4, std::nullopt},
 }};
 
 // One file being parsed: where messages point to.
@@ -91,7 +80,8 @@ class HeaderParser {
   }
 
   // A list of unsigned integers.
-  std::vector<uint64_t> Numbers(const Json& entry, const char* key, const std::string& field) const {
+  std::vector<uint64_t> Numbers(const Json& entry, const char* key,
+                                const std::string& field) const {
     const auto it = entry.find(key);
     if (it == entry.end() || !it->is_array()) {
       Fail(ErrorCode::kParse, field + "." + key, "is no list of numbers");

@@ -1,7 +1,8 @@
 // Reading one safetensors file: [u64 header length][JSON header][data].
 //
-// As strict as the format's own library: the tensors cover the data section without holes or overlaps, every
-// size fits its dtype and shape, no name twice. Source: the safetensors README ("Format").
+// As strict as the format's own library: the tensors cover the data section without holes or
+// overlaps, every size fits its dtype and shape, no name twice. Source: the safetensors README
+// ("Format").
 #ifndef MOEWE_FORMATS_SAFETENSORS_SAFETENSORS_H_
 #define MOEWE_FORMATS_SAFETENSORS_SAFETENSORS_H_
 
@@ -38,8 +39,8 @@ struct SafetensorsHeader {
 // Whether bytes begin like a safetensors file: a header length that fits and a brace.
 bool LooksLikeSafetensors(Bytes file);
 
-// Parses and checks a whole file; `path` is for messages. Throws Error{kBounds} for sizes and offsets, Error{kParse} for
-// everything malformed.
+// Parses and checks a whole file; `path` is for messages. Throws Error{kBounds} for sizes and
+// offsets, Error{kParse} for everything malformed.
 SafetensorsHeader ParseSafetensors(Bytes file, const std::string& path);
 
 }  // namespace moewe::formats
