@@ -1,14 +1,16 @@
 // What a model's math needs to know beside its tensors, from whatever container it came.
 //
-// Sources: a Hugging Face config.json (published spelling or transformers 5 spelling) and the `arch` object of a
-// CMF header (section 2, plus the fields of existing files, plus moewe's own block `arch.moewe`). Both give
-// the same ModelConfig for the same model. What the tensors themselves say (biases, q/k norms and their width, post-norms,
-// router, shared expert and its gate, FFN widths, expert counts) is not here: weights bind by presence.
+// Sources: a Hugging Face config.json (published spelling or transformers 5 spelling) and the
+// `arch` object of a CMF header (section 2, plus the fields of existing files, plus moewe's own
+// block `arch.moewe`, see docs/formats/arch-moewe.md). Both give the same ModelConfig for the same
+// model. What the tensors themselves say (biases, q/k norms and their width, post-norms, router,
+// shared expert and its gate, FFN widths, expert counts) is not here: weights bind by presence.
 #ifndef MOEWE_MODEL_CONFIG_H_
 #define MOEWE_MODEL_CONFIG_H_
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,17 +19,37 @@
 
 namespace moewe::model {
 
-// Rotary position embedding of one kind of layer, resolved to numbers.
+// YaRN (Peng et al. 2023, arXiv 2309.00071) as CMF section 2 spells it; correction range rounded
+// outwards.
+struct YarnScaling {
+  double factor = 1.0;
+  uint32_t original_max_positions = 0;
+  double beta_fast = 32.0;
+  double beta_slow = 1.0;
+
+  bool operator==(const YarnScaling&) const = default;
+};
+
+// Rotary position embedding of one kind of layer. The first group is the description, as files
+// carry it; the second is what the math uses, derived from it by FinishRope().
 struct Rope {
-  // Angle per position of each rotated pair, after scaling (llama3, linear, yarn, longrope short).
-  // Empty = no rotation. Pairs are (i, i + size) unless interleaved.
-  std::vector<float> inv_freq;
-  // longrope: used instead of inv_freq once the sequence is longer than long_from positions.
-  std::vector<float> inv_freq_long;
+  double theta = 10000.0;
+  uint32_t rotary_dim = 0;  // channels of a head that rotate: the first ones; even; 0 = no rotation
+  std::optional<YarnScaling> yarn;  // divides frequencies, in addition to freq_factors
+  std::vector<double>
+      freq_factors;  // divisor of each frequency (llama3, linear, longrope short); empty = 1
+  std::vector<double>
+      freq_factors_long;  // longrope: instead of freq_factors beyond long_from positions
   uint32_t long_from = 0;
-  float attention_factor = 1.0f;  // multiplies cos and sin
-  bool interleaved = false;
-  double theta = 10000.0;         // for display
+  float attention_factor = 1.0f;  // multiplies cos and sin; final, nothing else is applied to it
+  bool interleaved = false;       // pairs are (2i, 2i+1); else (i, i + rotary_dim/2)
+
+  // Angle per position of each rotated pair [rotary_dim / 2]. Empty = no rotation.
+  std::vector<float> inv_freq;
+  // Used instead of inv_freq once the sequence is longer than long_from positions. Empty = never.
+  std::vector<float> inv_freq_long;
+
+  bool operator==(const Rope&) const = default;
 };
 
 enum class MixerKind : uint8_t { kAttention };  // MLA, GatedDeltaNet, ShortConv, Kda: to come
@@ -39,21 +61,32 @@ struct LayerConfig {
   uint32_t head_dim = 0;
   uint32_t sliding_window = 0;  // keys with query_pos - key_pos < window; 0 = all
   uint32_t rope = 0;            // index into ModelConfig::ropes
+
+  bool operator==(const LayerConfig&) const = default;
 };
 
 struct MoeConfig {
-  uint32_t num_experts = 0;   // nominal: a layer's count is what its tensors say
+  uint32_t num_experts = 0;  // nominal: a layer's count is what its tensors say
   uint32_t top_k = 0;
   uint32_t intermediate_size = 0;
   uint32_t shared_intermediate_size = 0;  // 0 = no shared expert
-  bool norm_topk_prob = false;  // renormalize the chosen weights to sum 1
-  bool router_sigmoid = false;  // sigmoid scores instead of softmax over all experts
-  float norm_epsilon = 0.0f;    // added to the sum when renormalizing (1e-20 deepseek style)
+  bool norm_topk_prob = false;            // renormalize the chosen weights to sum 1
+  bool router_sigmoid = false;            // sigmoid scores instead of softmax over all experts
+  float norm_epsilon = 0.0f;  // added to the sum when renormalizing (1e-20 deepseek style)
   float routed_scaling_factor = 1.0f;
+
+  bool operator==(const MoeConfig&) const = default;
+};
+
+// Things in a config that were ignored and that a user may want to know. Not part of what a config
+// means.
+struct Warnings {
+  std::vector<std::string> list;
+  bool operator==(const Warnings&) const { return true; }
 };
 
 struct ModelConfig {
-  std::string arch_name;  // model_type, for display
+  std::string arch_name;  // the family: model_type, for display
   uint32_t hidden_size = 0;
   uint32_t intermediate_size = 0;
   uint32_t num_layers = 0;
@@ -71,17 +104,27 @@ struct ModelConfig {
   float logit_multiplier = 1.0f;     // applied to logits before the final cap
   bool has_moe = false;
   MoeConfig moe;
-  std::vector<Rope> ropes;
+  std::vector<Rope> ropes;  // those that layers use, in the order of their first use
   std::vector<LayerConfig> layers;
+  Warnings warnings;
+
+  bool operator==(const ModelConfig&) const = default;
 };
 
-// config.json of `checkpoint` (kHuggingFace) or the header's arch (kCmf). Every value is range-checked. Throws
-// Error{kParse} naming the key, Error{kUnsupported} for families, rope types or options that moewe cannot run, and
-// for quantized weights in foreign formats (GPTQ, AWQ, bitsandbytes, fp8), by name.
+// config.json of `checkpoint` (kHuggingFace) or the header's arch (kCmf). Every value is
+// range-checked. Throws Error{kParse} naming the key, Error{kUnsupported} for families, rope types
+// or options that moewe cannot run, and for quantized weights in foreign formats (GPTQ, AWQ,
+// bitsandbytes, fp8), by name.
 ModelConfig ReadConfig(const formats::Checkpoint& checkpoint);
 
-// The `arch` object of a CMF header that describes `config`: section 2's names and those of existing files where
-// they exist, the block "moewe" for what has none. ReadConfig of the result gives `config` back.
+// The same from plain JSON: a whole config.json, and a whole CMF header. `file` is named in errors.
+ModelConfig ConfigFromHuggingFace(const nlohmann::ordered_json& config, const std::string& file);
+ModelConfig ConfigFromCmfHeader(const nlohmann::ordered_json& header, const std::string& file);
+
+// The `arch` object of a CMF header that describes `config`: section 2's names and those of
+// existing files where they exist, the block "moewe" for what has none. ReadConfig of the result
+// gives `config` back. Throws Error{kUnsupported} for a config that no file could have given (three
+// kinds of rope, say).
 nlohmann::ordered_json ToCmfArch(const ModelConfig& config);
 
 }  // namespace moewe::model

@@ -1,0 +1,346 @@
+#include "model/canonical.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <unordered_set>
+
+#include "model/config_limits.h"
+
+namespace moewe::model {
+namespace {
+
+using formats::TensorView;
+
+// Takes `prefix` off the front of *text if it is there.
+bool Eat(std::string_view* text, std::string_view prefix) {
+  if (!text->starts_with(prefix)) return false;
+  text->remove_prefix(prefix.size());
+  return true;
+}
+
+// Takes a decimal number off the front of *text.
+std::optional<uint32_t> EatNumber(std::string_view* text) {
+  uint32_t number = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
+  if (error != std::errc()) return {};
+  text->remove_prefix(static_cast<size_t>(end - text->data()));
+  return number;
+}
+
+// Tensors of a layer that keep their names.
+bool IsPlainRole(std::string_view role) {
+  constexpr std::array<std::string_view, 22> kRoles = {"input_layernorm.weight",
+                                                       "post_attention_layernorm.weight",
+                                                       "pre_feedforward_layernorm.weight",
+                                                       "post_feedforward_layernorm.weight",
+                                                       "self_attn.q_proj.weight",
+                                                       "self_attn.k_proj.weight",
+                                                       "self_attn.v_proj.weight",
+                                                       "self_attn.o_proj.weight",
+                                                       "self_attn.q_proj.bias",
+                                                       "self_attn.k_proj.bias",
+                                                       "self_attn.v_proj.bias",
+                                                       "self_attn.o_proj.bias",
+                                                       "self_attn.q_norm.weight",
+                                                       "self_attn.k_norm.weight",
+                                                       "mlp.gate_proj.weight",
+                                                       "mlp.up_proj.weight",
+                                                       "mlp.down_proj.weight",
+                                                       "mlp.gate.weight",
+                                                       "mlp.expert_bias",
+                                                       "mlp.shared_expert_gate.weight",
+                                                       "mlp.shared_expert.gate_proj.weight",
+                                                       "mlp.shared_expert.up_proj.weight"};
+  if (std::find(kRoles.begin(), kRoles.end(), role) != kRoles.end()) return true;
+  if (role == "mlp.shared_expert.down_proj.weight") return true;
+  if (!Eat(&role, "mlp.experts.") || !EatNumber(&role)) return false;
+  return role == ".gate_proj.weight" || role == ".up_proj.weight" || role == ".down_proj.weight";
+}
+
+// Families' own names of what IsPlainRole() knows; `role` has block_sparse_moe replaced by mlp
+// already.
+std::string Renamed(std::string_view role) {
+  if (role == "mlp.gate.e_score_correction_bias" || role == "mlp.e_score_correction_bias" ||
+      role == "mlp.moe_statics.e_score_correction_bias" ||
+      role == "mlp.experts.e_score_correction_bias") {
+    return "mlp.expert_bias";
+  }
+  if (role == "mlp.router.layer.weight") return "mlp.gate.weight";
+  std::string_view rest = role;
+  if (Eat(&rest, "mlp.shared_experts.")) return "mlp.shared_expert." + std::string(rest);
+  if (Eat(&rest, "mlp.experts.")) {
+    if (const auto expert = EatNumber(&rest)) {
+      const auto named = [&](std::string_view projection) {
+        return fmt::format("mlp.experts.{}.{}.weight", *expert, projection);
+      };
+      if (rest == ".w1.weight") return named("gate_proj");
+      if (rest == ".w3.weight") return named("up_proj");
+      if (rest == ".w2.weight") return named("down_proj");
+    }
+  }
+  return std::string(role);
+}
+
+class Mapper {
+ public:
+  Mapper(const formats::Checkpoint& checkpoint, const ModelConfig& config,
+         std::vector<std::string>* warnings)
+      : checkpoint_(checkpoint), config_(config), warnings_(warnings) {}
+
+  std::vector<TensorView> Run() {
+    out_.reserve(checkpoint_.tensors().size());
+    const bool cmf = checkpoint_.kind() == formats::CheckpointKind::kCmf;
+    for (const TensorView& tensor : checkpoint_.tensors()) {
+      if (cmf) {
+        FromCmf(tensor);
+      } else {
+        FromHuggingFace(tensor);
+      }
+    }
+    for (const auto& [what, count] : skipped_) {
+      if (warnings_ != nullptr) {
+        warnings_->push_back(
+            fmt::format("{} tensors under {} are not part of the text model and were left "
+                        "out",
+                        count, what));
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  [[noreturn]] void Fail(ErrorCode code, const TensorView& tensor, std::string_view problem) const {
+    const std::vector<std::string>& files = checkpoint_.files();
+    throw Error(code, fmt::format("tensor {} {}", tensor.name, problem),
+                {tensor.file_index < files.size() ? files[tensor.file_index] : "", tensor.name,
+                 tensor.file_offset});
+  }
+
+  void FromCmf(const TensorView& tensor) {
+    std::string_view name = tensor.name;
+    if (name.starts_with("skill.")) return;
+    if (Eat(&name, "model.layers.") && EatNumber(&name) && Eat(&name, ".") && !IsPlainRole(name)) {
+      Fail(ErrorCode::kUnsupported, tensor, "has a role that is not supported yet");
+    }
+    out_.push_back(tensor);
+  }
+
+  void FromHuggingFace(const TensorView& tensor) {
+    std::string_view name = tensor.name;
+    if (SkipForeignPart(name)) return;
+    // Multimodal checkpoints: language_model.model.x, model.language_model.x,
+    // language_model.lm_head.
+    const bool below_model = Eat(&name, "model.language_model.");
+    const bool prefixed = !below_model && Eat(&name, "language_model.");
+    const bool in_model = below_model || Eat(&name, "model.");
+    if (!in_model) {
+      if (name == "lm_head.weight") return AddHead(tensor);
+      if (!prefixed && Eat(&name, "mtp.")) return AddQwenMtp(tensor, name);
+      Fail(ErrorCode::kUnsupported, tensor, "has an unknown role");
+    }
+    if (name.ends_with("rotary_emb.inv_freq"))
+      return;  // computed from the config, as transformers does
+    if (name == "embed_tokens.weight" || name == "norm.weight") {
+      return Add(tensor, "model." + std::string(name));
+    }
+    if (Eat(&name, "layers.")) {
+      const auto layer = EatNumber(&name);
+      if (layer && Eat(&name, ".")) {
+        if (*layer < config_.num_layers) {
+          return AddLayerTensor(tensor, fmt::format("model.layers.{}.", *layer), name);
+        }
+        return AddAppendedMtp(tensor, *layer, name);
+      }
+    }
+    Fail(ErrorCode::kUnsupported, tensor, "has an unknown role");
+  }
+
+  // Vision and audio parts of multimodal checkpoints.
+  bool SkipForeignPart(std::string_view name) {
+    constexpr std::array<std::string_view, 8> kParts = {
+        "vision_tower.", "vision_model.", "multi_modal_projector.", "visual.",
+        "audio_tower.",  "embed_vision.", "embed_audio.",           "image_newline"};
+    Eat(&name, "model.");
+    for (std::string_view part : kParts) {
+      if (!name.starts_with(part)) continue;
+      Skip(std::string(part));
+      return true;
+    }
+    return false;
+  }
+
+  void Skip(const std::string& what) {
+    const auto it = std::find_if(skipped_.begin(), skipped_.end(),
+                                 [&](const auto& entry) { return entry.first == what; });
+    if (it == skipped_.end()) {
+      skipped_.emplace_back(what, 1);
+    } else {
+      ++it->second;
+    }
+  }
+
+  // A tied head repeats the embedding (ReadConfig unties one that does not).
+  void AddHead(const TensorView& tensor) {
+    if (!config_.tie_word_embeddings) Add(tensor, "lm_head.weight");
+  }
+
+  // The multi-token-prediction head of Qwen: mtp.*.
+  void AddQwenMtp(const TensorView& tensor, std::string_view name) {
+    if (name == "fc.weight") return Add(tensor, "model.mtp.eh_proj.weight");
+    if (name == "pre_fc_norm_embedding.weight") return Add(tensor, "model.mtp.enorm.weight");
+    if (name == "pre_fc_norm_hidden.weight") return Add(tensor, "model.mtp.hnorm.weight");
+    if (name == "norm.weight") return Add(tensor, "model.mtp.norm.weight");
+    if (Eat(&name, "layers.")) {
+      const auto layer = EatNumber(&name);
+      if (layer && Eat(&name, ".")) {
+        return AddLayerTensor(tensor, fmt::format("model.mtp.layers.{}.", *layer), name);
+      }
+    }
+    Fail(ErrorCode::kUnsupported, tensor, "has an unknown role");
+  }
+
+  // The one of DeepSeek and GLM: a layer after the last.
+  void AddAppendedMtp(const TensorView& tensor, uint32_t layer, std::string_view name) {
+    if (layer != config_.num_layers) return Skip(fmt::format("model.layers.{}.", layer));
+    if (name == "embed_tokens.weight" || name == "shared_head.head.weight")
+      return;  // repeat the main ones
+    if (name == "eh_proj.weight" || name == "enorm.weight" || name == "hnorm.weight") {
+      return Add(tensor, "model.mtp." + std::string(name));
+    }
+    if (name == "shared_head.norm.weight") return Add(tensor, "model.mtp.norm.weight");
+    AddLayerTensor(tensor, "model.mtp.layers.0.", name);
+  }
+
+  void AddLayerTensor(const TensorView& tensor, const std::string& prefix, std::string_view name) {
+    if (name.ends_with("rotary_emb.inv_freq")) return;
+    std::string role(name);
+    std::string_view rest = name;
+    if (Eat(&rest, "block_sparse_moe.")) role = "mlp." + std::string(rest);
+    if (role == "self_attn.qkv_proj.weight" || role == "self_attn.qkv_proj.bias") {
+      return SplitQkv(tensor, prefix, role);
+    }
+    if (role == "mlp.gate_up_proj.weight") return SplitGateUp(tensor, prefix + "mlp.");
+    std::string_view bank = role;
+    if (bank.ends_with(".weight")) bank.remove_suffix(7);
+    if (bank == "mlp.experts.gate_up_proj" || bank == "mlp.input_linear") {
+      return SplitBank(tensor, prefix, true);
+    }
+    if (bank == "mlp.experts.down_proj" || bank == "mlp.output_linear") {
+      return SplitBank(tensor, prefix, false);
+    }
+    role = Renamed(role);
+    if (!IsPlainRole(role)) Fail(ErrorCode::kUnsupported, tensor, "has an unknown role");
+    TensorView view = tensor;
+    if (role == "mlp.expert_bias") {  // Ernie stores it as [1, experts]
+      if (view.shape.size() == 2 && view.shape[0] == 1) view.shape.erase(view.shape.begin());
+      if (view.shape.size() != 1) Fail(ErrorCode::kParse, tensor, "must be a vector");
+    }
+    Add(view, prefix + role);
+  }
+
+  // A view of rows [first, first + count) of the outermost dimension. Float dtypes only: their rows
+  // are contiguous and of one size. `rows` is the checked outermost dimension.
+  TensorView Rows(const TensorView& tensor, uint64_t first, uint64_t count) const {
+    TensorView view = tensor;
+    const uint64_t row_bytes = tensor.bytes.size() / tensor.shape[0];
+    view.shape[0] = count;
+    view.bytes = tensor.bytes.subspan(first * row_bytes, count * row_bytes);
+    view.file_offset = tensor.file_offset + first * row_bytes;
+    view.hash = 0;
+    return view;
+  }
+
+  // Throws unless the tensor has `dims` dimensions, none of them 0, and float elements.
+  void RequireSplittable(const TensorView& tensor, size_t dims) const {
+    if (tensor.dtype != DType::kF32 && tensor.dtype != DType::kF16 &&
+        tensor.dtype != DType::kBf16) {
+      Fail(ErrorCode::kUnsupported, tensor, "is fused and quantized, so it cannot be split");
+    }
+    if (tensor.shape.size() != dims)
+      Fail(ErrorCode::kParse, tensor, fmt::format("must have {} dimensions", dims));
+    for (uint64_t size : tensor.shape) {
+      if (size == 0) Fail(ErrorCode::kParse, tensor, "has a dimension of 0");
+    }
+  }
+
+  // [q; k; v] rows, or elements of a bias.
+  void SplitQkv(const TensorView& tensor, const std::string& prefix, const std::string& role) {
+    const std::string_view suffix = role.ends_with(".bias") ? ".bias" : ".weight";
+    RequireSplittable(tensor, suffix == ".bias" ? 1 : 2);
+    const LayerConfig& layer = config_.layers.front();
+    const uint64_t q = uint64_t{layer.num_heads} * layer.head_dim;
+    const uint64_t kv = uint64_t{layer.num_kv_heads} * layer.head_dim;
+    if (tensor.shape[0] != q + 2 * kv) {
+      Fail(ErrorCode::kParse, tensor,
+           fmt::format("must have {} rows, has {}", q + 2 * kv, tensor.shape[0]));
+    }
+    Add(Rows(tensor, 0, q), fmt::format("{}self_attn.q_proj{}", prefix, suffix));
+    Add(Rows(tensor, q, kv), fmt::format("{}self_attn.k_proj{}", prefix, suffix));
+    Add(Rows(tensor, q + kv, kv), fmt::format("{}self_attn.v_proj{}", prefix, suffix));
+  }
+
+  // [gate; up] rows.
+  void SplitGateUp(const TensorView& tensor, const std::string& prefix) {
+    RequireSplittable(tensor, 2);
+    if (tensor.shape[0] % 2 != 0)
+      Fail(ErrorCode::kParse, tensor, "must have an even number of rows");
+    const uint64_t half = tensor.shape[0] / 2;
+    Add(Rows(tensor, 0, half), prefix + "gate_proj.weight");
+    Add(Rows(tensor, half, half), prefix + "up_proj.weight");
+  }
+
+  // [experts, 2 * intermediate, hidden] with gate rows first, or [experts, hidden, intermediate].
+  void SplitBank(const TensorView& tensor, const std::string& prefix, bool gate_up) {
+    RequireSplittable(tensor, 3);
+    if (tensor.shape[0] > kMaxExperts) Fail(ErrorCode::kParse, tensor, "has too many experts");
+    const uint64_t hidden = gate_up ? tensor.shape[2] : tensor.shape[1];
+    if (hidden != config_.hidden_size) {
+      Fail(ErrorCode::kParse, tensor,
+           fmt::format("must be [experts, {}], hidden_size is {}",
+                       gate_up ? "2 x intermediate, hidden" : "hidden, intermediate",
+                       config_.hidden_size));
+    }
+    const uint64_t experts = tensor.shape[0];
+    for (uint64_t e = 0; e < experts; ++e) {
+      TensorView matrix = Rows(tensor, e, 1);
+      matrix.shape = {tensor.shape[1], tensor.shape[2]};
+      const std::string expert = fmt::format("{}mlp.experts.{}.", prefix, e);
+      if (gate_up) {
+        matrix.name = tensor.name;
+        SplitGateUp(matrix, expert);
+      } else {
+        Add(matrix, expert + "down_proj.weight");
+      }
+    }
+  }
+
+  void Add(TensorView view, std::string name) {
+    if (!names_.insert(name).second) {
+      Fail(ErrorCode::kParse, view, fmt::format("is a second tensor for {}", name));
+    }
+    view.name = std::move(name);
+    out_.push_back(std::move(view));
+  }
+
+  const formats::Checkpoint& checkpoint_;
+  const ModelConfig& config_;
+  std::vector<std::string>* warnings_;
+  std::vector<TensorView> out_;
+  std::unordered_set<std::string> names_;
+  std::vector<std::pair<std::string, size_t>> skipped_;
+};
+
+}  // namespace
+
+std::vector<TensorView> CanonicalTensors(const formats::Checkpoint& checkpoint,
+                                         const ModelConfig& config,
+                                         std::vector<std::string>* warnings) {
+  return Mapper(checkpoint, config, warnings).Run();
+}
+
+}  // namespace moewe::model

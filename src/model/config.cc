@@ -1,0 +1,75 @@
+#include "model/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "model/config_limits.h"
+#include "model/rope_config.h"
+
+namespace moewe::model {
+
+void AssignRopes(const Rope& global, const Rope& local, ModelConfig* config) {
+  for (LayerConfig& layer : config->layers) {
+    const Rope& rope = layer.sliding_window != 0 ? local : global;
+    size_t index = 0;
+    while (index < config->ropes.size() && !(config->ropes[index] == rope)) ++index;
+    if (index == config->ropes.size()) config->ropes.push_back(rope);
+    layer.rope = static_cast<uint32_t>(index);
+  }
+}
+
+namespace {
+
+// transformers ties the head only if it is absent or repeats the embedding, whatever the config
+// says.
+void UntieDifferingHead(const formats::Checkpoint& checkpoint, ModelConfig* config) {
+  if (!config->tie_word_embeddings) return;
+  const auto find = [&](std::initializer_list<const char*> names) {
+    const formats::TensorView* found = nullptr;
+    for (const char* name : names) {
+      if (found == nullptr) found = checkpoint.Find(name);
+    }
+    return found;
+  };
+  const auto* head = find({"lm_head.weight", "language_model.lm_head.weight"});
+  const auto* embedding =
+      find({"model.embed_tokens.weight", "language_model.model.embed_tokens.weight",
+            "model.language_model.embed_tokens.weight"});
+  if (head == nullptr || embedding == nullptr) return;
+  if (head->dtype == embedding->dtype && std::ranges::equal(head->bytes, embedding->bytes)) return;
+  config->tie_word_embeddings = false;
+  config->warnings.list.push_back(
+      "the config ties lm_head to the embedding, but both are there and differ: they were not "
+      "tied");
+}
+
+}  // namespace
+
+ModelConfig ReadConfig(const formats::Checkpoint& checkpoint) {
+  const std::string file = checkpoint.files().empty() ? "" : checkpoint.files().front();
+  ModelConfig config;
+  switch (checkpoint.kind()) {
+    case formats::CheckpointKind::kHuggingFace:
+      config = ConfigFromHuggingFace(checkpoint.config(), file);
+      UntieDifferingHead(checkpoint, &config);
+      break;
+    case formats::CheckpointKind::kCmf:
+      config = ConfigFromCmfHeader(checkpoint.config(), file);
+      break;
+    case formats::CheckpointKind::kSmoe:
+    case formats::CheckpointKind::kGguf:
+      throw Error(ErrorCode::kUnsupported, "models in this container cannot run yet", {file, ""});
+  }
+  // Each layer has at least one tensor, so a count above that is a lie, whatever it would cost to
+  // believe it.
+  if (config.num_layers > checkpoint.tensors().size()) {
+    throw Error(ErrorCode::kParse,
+                fmt::format("the config has {} layers, the file only {} tensors", config.num_layers,
+                            checkpoint.tensors().size()),
+                {file, "num_layers"});
+  }
+  return config;
+}
+
+}  // namespace moewe::model

@@ -1,0 +1,343 @@
+// ModelConfig from both spellings of every family, from CMF headers, and back.
+#include "model/config.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "golden.h"
+#include "model/families.h"
+#include "moewe/error.h"
+
+namespace moewe::model {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json ReadOrdered(const std::filesystem::path& path) { return Json(golden::ReadJson(path)); }
+
+// The header JSON of a CMF file: its place is in the envelope (section 1).
+Json CmfHeader(const std::filesystem::path& path) {
+  const std::vector<uint8_t> bytes = golden::ReadBytes(path);
+  uint64_t place[2];
+  std::memcpy(place, bytes.data() + 0x10, sizeof(place));
+  return Json::parse(bytes.begin() + static_cast<ptrdiff_t>(place[0]),
+                     bytes.begin() + static_cast<ptrdiff_t>(place[0] + place[1]));
+}
+
+// The smallest config.json of a family: everything else is the family's default.
+// (GLM's default sizes do not divide; every real file gives head_dim.)
+Json Minimal(const std::string& family) {
+  if (family == "glm4_moe") return {{"model_type", family}, {"head_dim", 128}};
+  return {{"model_type", family}};
+}
+
+Json With(Json json, const Json& changes) {
+  json.update(changes);
+  return json;
+}
+
+ErrorCode CodeOf(const Json& config, std::string* field = nullptr) {
+  try {
+    ConfigFromHuggingFace(config, "config.json");
+  } catch (const Error& error) {
+    if (field != nullptr) *field = error.where().field;
+    return error.code();
+  }
+  ADD_FAILURE() << "read without an error: " << config.dump();
+  return ErrorCode::kInternal;
+}
+
+void ExpectRoundTrip(const ModelConfig& config) {
+  const Json arch = ToCmfArch(config);
+  const ModelConfig back =
+      ConfigFromCmfHeader(Json::parse(Json{{"arch", arch}}.dump()), "written.cmf");
+  EXPECT_TRUE(back == config) << arch.dump(1) << "\nthen\n" << ToCmfArch(back).dump(1);
+  EXPECT_TRUE(back.warnings.list.empty()) << back.warnings.list.front();
+}
+
+class EveryFamily : public testing::TestWithParam<std::string> {};
+
+TEST_P(EveryFamily, BothSpellingsGiveOneModel) {
+  const std::string folder = "golden/hf/" + GetParam();
+  MOEWE_NEEDS_SHARED(folder);
+  const ModelConfig published =
+      ConfigFromHuggingFace(ReadOrdered(golden::SharedPath(folder + "/config.json")), "a");
+  const ModelConfig modern =
+      ConfigFromHuggingFace(ReadOrdered(golden::SharedPath(folder + "/config.v5.json")), "b");
+  EXPECT_TRUE(published == modern) << ToCmfArch(published).dump(1) << "\n"
+                                   << ToCmfArch(modern).dump(1);
+  ExpectRoundTrip(published);
+}
+
+TEST_P(EveryFamily, DefaultsRoundTrip) {
+  const ModelConfig config = ConfigFromHuggingFace(Minimal(GetParam()), "minimal");
+  EXPECT_EQ(config.layers.size(), config.num_layers);
+  ExpectRoundTrip(config);
+}
+
+std::vector<std::string> Names() {
+  std::vector<std::string> names;
+  for (const FamilyRow& row : Families()) names.emplace_back(row.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, EveryFamily, testing::ValuesIn(Names()),
+                         [](const auto& instance) { return instance.param; });
+
+TEST(Config, DefaultsAreTransformers) {
+  const auto read = [](const std::string& family) {
+    return ConfigFromHuggingFace(Minimal(family), "minimal");
+  };
+  const ModelConfig llama = read("llama");
+  EXPECT_EQ(llama.layers[0].num_kv_heads, 32u);
+  EXPECT_EQ(llama.layers[0].head_dim, 128u);
+  EXPECT_EQ(llama.rms_norm_eps, 1e-6f);
+  EXPECT_FALSE(llama.tie_word_embeddings);
+  const ModelConfig mistral = read("mistral");
+  EXPECT_EQ(mistral.layers[5].sliding_window, 4096u);
+  EXPECT_EQ(mistral.layers[5].num_kv_heads, 8u);
+  EXPECT_EQ(read("qwen3").layers[0].head_dim, 128u);
+  EXPECT_EQ(read("qwen3").layers[31].sliding_window, 0u);  // use_sliding_window is off
+  EXPECT_EQ(read("mixtral").ropes[0].theta, 1e6);
+  EXPECT_TRUE(read("mixtral").moe.norm_topk_prob);
+  EXPECT_FALSE(read("qwen3_moe").moe.norm_topk_prob);
+  EXPECT_FALSE(read("olmoe").moe.norm_topk_prob);
+  EXPECT_EQ(read("olmoe").moe.intermediate_size, 2048u);
+  const ModelConfig gemma2 = read("gemma2");
+  EXPECT_TRUE(gemma2.tie_word_embeddings);
+  EXPECT_EQ(gemma2.attn_soft_cap, 50.0f);
+  EXPECT_EQ(gemma2.final_soft_cap, 30.0f);
+  EXPECT_EQ(gemma2.embed_multiplier, 48.0f);
+  EXPECT_EQ(gemma2.layers[0].sliding_window, 4096u);
+  EXPECT_EQ(gemma2.layers[1].sliding_window, 0u);
+  const ModelConfig gemma3 = read("gemma3_text");
+  EXPECT_EQ(gemma3.arch_name, "gemma3");
+  EXPECT_EQ(gemma3.layers[4].sliding_window, 4096u);
+  EXPECT_EQ(gemma3.layers[5].sliding_window, 0u);
+  EXPECT_EQ(gemma3.ropes[gemma3.layers[4].rope].theta, 1e4);
+  EXPECT_EQ(gemma3.ropes[gemma3.layers[5].rope].theta, 1e6);
+  EXPECT_EQ(read("glm4_moe").ropes[0].rotary_dim, 64u);
+  EXPECT_EQ(read("glm4_moe").moe.shared_intermediate_size, 1408u);
+  EXPECT_EQ(read("minimax_m2").ropes[0].rotary_dim, 128u);
+  EXPECT_EQ(read("ernie4_5_moe").moe.shared_intermediate_size, 2u * 1536u);
+  EXPECT_TRUE(read("ernie4_5_moe").ropes[0].interleaved);
+}
+
+TEST(Config, SlidingWindowRules) {
+  const Json qwen =
+      With(Minimal("qwen2"), {{"use_sliding_window", true}, {"max_window_layers", 20}});
+  const ModelConfig upper = ConfigFromHuggingFace(qwen, "");
+  EXPECT_EQ(upper.layers[19].sliding_window, 0u);
+  EXPECT_EQ(upper.layers[20].sliding_window, 4096u);
+  ModelConfig listed = ConfigFromHuggingFace(
+      With(Minimal("gemma2"),
+           {{"num_hidden_layers", 2}, {"layer_types", {"full_attention", "sliding_attention"}}}),
+      "");
+  EXPECT_EQ(listed.layers[0].sliding_window, 0u);
+  EXPECT_EQ(listed.layers[1].sliding_window, 4096u);
+  EXPECT_EQ(ConfigFromHuggingFace(With(Minimal("mistral"), {{"sliding_window", nullptr}}), "")
+                .layers[0]
+                .sliding_window,
+            0u);
+}
+
+TEST(Config, GemmaMultimodalReadsItsTextConfig) {
+  const Json text = {
+      {"model_type", "gemma3_text"}, {"hidden_size", 2560},
+      {"num_hidden_layers", 34},     {"intermediate_size", 10240},
+      {"sliding_window", 1024},      {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}}};
+  const ModelConfig config = ConfigFromHuggingFace(
+      {{"model_type", "gemma3"}, {"text_config", text}, {"vision_config", Json::object()}}, "");
+  EXPECT_EQ(config.hidden_size, 2560u);
+  EXPECT_EQ(config.vocab_size, 262208u);
+  EXPECT_TRUE(config.tie_word_embeddings);
+  EXPECT_EQ(config.layers[0].sliding_window, 1024u);
+  const Rope& global = config.ropes[config.layers[5].rope];
+  const Rope& local = config.ropes[config.layers[0].rope];
+  EXPECT_EQ(global.inv_freq[0], 0.125f);
+  EXPECT_EQ(local.inv_freq[0], 1.0f);
+}
+
+// The formulas of golden/hf/README.md, evaluated in f64.
+TEST(Config, RopeFrequencies) {
+  const Json base = With(Minimal("llama"), {{"max_position_embeddings", 512}});
+  const ModelConfig plain = ConfigFromHuggingFace(base, "");
+  const auto& f = plain.ropes[0].inv_freq;
+  ASSERT_EQ(f.size(), 64u);
+  for (size_t i = 0; i < f.size(); ++i) {
+    const double exact = std::pow(1e4, -2.0 * static_cast<double>(i) / 128.0);
+    EXPECT_NEAR(f[i] / exact, 1.0, 1e-6);
+  }
+  const ModelConfig llama3 =
+      ConfigFromHuggingFace(With(base, {{"rope_scaling",
+                                         {{"rope_type", "llama3"},
+                                          {"factor", 8.0},
+                                          {"low_freq_factor", 1.0},
+                                          {"high_freq_factor", 4.0},
+                                          {"original_max_position_embeddings", 64}}}}),
+                            "");
+  const ModelConfig yarn = ConfigFromHuggingFace(
+      With(base,
+           {{"rope_scaling",
+             {{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 128}}}}),
+      "");
+  EXPECT_NEAR(yarn.ropes[0].attention_factor, 0.1 * std::log(4.0) + 1.0, 1e-6);
+  const auto channel = [](double turns) {
+    return 128.0 * std::log(128.0 / (2 * M_PI * turns)) / (2.0 * std::log(1e4));
+  };
+  const double low = std::max(std::floor(channel(32.0)), 0.0);
+  const double high = std::ceil(channel(1.0));
+  for (size_t i = 0; i < f.size(); ++i) {
+    const double turns = 64.0 * f[i] / (2 * M_PI);
+    const double s = std::clamp((turns - 1.0) / 3.0, 0.0, 1.0);
+    EXPECT_NEAR(llama3.ropes[0].inv_freq[i] / ((1 - s) * f[i] / 8 + s * f[i]), 1.0, 1e-6) << i;
+    const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    EXPECT_NEAR(yarn.ropes[0].inv_freq[i] / (f[i] / 4 * ramp + f[i] * (1 - ramp)), 1.0, 1e-6) << i;
+  }
+  EXPECT_EQ(CodeOf(With(base, {{"rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}}})),
+            ErrorCode::kUnsupported);
+}
+
+TEST(Config, LongropeHasTwoSetsOfFactors) {
+  MOEWE_NEEDS_SHARED("golden/hf/phi3");
+  const ModelConfig config =
+      ConfigFromHuggingFace(ReadOrdered(golden::SharedPath("golden/hf/phi3/config.json")), "");
+  const Rope& rope = config.ropes[0];
+  ASSERT_EQ(rope.inv_freq.size(), 6u);  // 0.75 of 16 channels
+  EXPECT_EQ(rope.long_from, 512u);
+  EXPECT_NEAR(rope.inv_freq_long[0], 0.5, 1e-7);
+  EXPECT_NEAR(rope.inv_freq[5] / std::pow(1e4, -10.0 / 12.0), 1.0 / 3.0, 1e-6);
+  EXPECT_NEAR(rope.attention_factor, std::sqrt(1 + std::log(4.0) / std::log(512.0)), 1e-6);
+}
+
+TEST(Config, RefusesByName) {
+  std::string field;
+  for (const char* method : {"gptq", "awq", "bitsandbytes", "fp8", "compressed-tensors", "mxfp4"}) {
+    try {
+      ConfigFromHuggingFace(
+          With(Minimal("llama"), {{"quantization_config", {{"quant_method", method}}}}), "");
+      ADD_FAILURE() << method;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+      EXPECT_NE(error.message().find(method), std::string::npos) << error.message();
+    }
+  }
+  for (std::string_view planned : PlannedFamilies()) {
+    EXPECT_EQ(CodeOf(Minimal(std::string(planned))), ErrorCode::kUnsupported);
+  }
+  EXPECT_EQ(CodeOf(Minimal("no_such_model"), &field), ErrorCode::kUnsupported);
+  EXPECT_EQ(field, "config.model_type");
+  EXPECT_EQ(CodeOf(With(Minimal("llama"), {{"hidden_act", "gelu"}})), ErrorCode::kUnsupported);
+  EXPECT_EQ(CodeOf(With(Minimal("glm4_moe"), {{"n_group", 4}})), ErrorCode::kUnsupported);
+  EXPECT_EQ(CodeOf(With(Minimal("olmoe"), {{"clip_qkv", 8.0}})), ErrorCode::kUnsupported);
+}
+
+TEST(Config, BadValuesNameTheirKey) {
+  const std::vector<std::pair<std::string, Json>> cases = {{"hidden_size", -1},
+                                                           {"hidden_size", 1.5},
+                                                           {"hidden_size", "64"},
+                                                           {"hidden_size", 0},
+                                                           {"num_hidden_layers", 1u << 30},
+                                                           {"num_attention_heads", 7},
+                                                           {"num_key_value_heads", 5},
+                                                           {"vocab_size", 1e30},
+                                                           {"rms_norm_eps", "x"},
+                                                           {"rms_norm_eps", -1.0},
+                                                           {"rope_theta", 0},
+                                                           {"tie_word_embeddings", 1},
+                                                           {"rope_scaling", 3},
+                                                           {"model_type", 5},
+                                                           {"partial_rotary_factor", 2.0},
+                                                           {"layer_types", "full_attention"}};
+  for (const auto& [key, value] : cases) {
+    std::string field;
+    EXPECT_EQ(CodeOf(With(Minimal("llama"), {{key, value}}), &field), ErrorCode::kParse) << key;
+    EXPECT_EQ(field, "config." + key) << value.dump();
+  }
+  EXPECT_EQ(CodeOf(With(Minimal("mixtral"), {{"num_experts_per_tok", 9}})), ErrorCode::kParse);
+  EXPECT_EQ(CodeOf(With(Minimal("mixtral"), {{"num_local_experts", 8}, {"num_experts", 4}})),
+            ErrorCode::kParse);
+  EXPECT_EQ(CodeOf(Json::array()), ErrorCode::kParse);
+}
+
+TEST(CmfArch, FamilyFilesEqualTheirCheckpoints) {
+  MOEWE_NEEDS_SHARED("golden/cmf/families");
+  for (const char* family : {"gemma", "gemma2", "qwen2", "qwen2_moe", "qwen3_moe"}) {
+    const std::string name(family);
+    const ModelConfig cmf = ConfigFromCmfHeader(
+        CmfHeader(golden::SharedPath("golden/cmf/families/" + name + ".cmf")), name);
+    const ModelConfig hf = ConfigFromHuggingFace(
+        ReadOrdered(golden::SharedPath("golden/hf/" + name + "/config.json")), name);
+    EXPECT_TRUE(cmf == hf) << ToCmfArch(cmf).dump(1) << "\n" << ToCmfArch(hf).dump(1);
+    EXPECT_TRUE(cmf.warnings.list.empty());
+  }
+  for (const char* family :
+       {"kimi_linear", "lfm2_moe", "looped", "qwen3_5", "qwen3_5_moe", "qwen3_next"}) {
+    const std::string name(family);
+    const Json header = CmfHeader(golden::SharedPath("golden/cmf/families/" + name + ".cmf"));
+    try {
+      ConfigFromCmfHeader(header, name);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << error.what();
+    }
+  }
+}
+
+TEST(CmfArch, UnknownFieldsAreIgnoredWithAWarning) {
+  MOEWE_NEEDS_SHARED("golden/cmf/files");
+  const ModelConfig config = ConfigFromCmfHeader(
+      CmfHeader(golden::SharedPath("golden/cmf/files/unknown_header_fields.cmf")), "f");
+  ASSERT_EQ(config.warnings.list.size(), 1u);
+  EXPECT_NE(config.warnings.list[0].find("zz_unknown_arch_field"), std::string::npos);
+}
+
+TEST(CmfArch, BadHeadersHaveTheirClass) {
+  MOEWE_NEEDS_SHARED("golden/cmf/bad");
+  for (const char* name : {"hdr_missing_arch", "hdr_negative_size", "hdr_float_layers",
+                           "hdr_layers_huge", "hdr_unknown_layer_type", "run_sliding_no_window"}) {
+    const Json header =
+        CmfHeader(golden::SharedPath(std::string("golden/cmf/bad/") + name + ".cmf"));
+    try {
+      ConfigFromCmfHeader(header, name);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kParse) << name << ": " << error.what();
+    }
+  }
+}
+
+TEST(CmfArch, PatternWindowYarnAndScalesAreRead) {
+  const Json arch = {{"arch_name", "x"},
+                     {"hidden_size", 64},
+                     {"intermediate_size", 64},
+                     {"num_layers", 3},
+                     {"num_attention_heads", 4},
+                     {"num_kv_heads", 2},
+                     {"head_dim", 16},
+                     {"vocab_size", 10},
+                     {"max_position_embeddings", 100},
+                     {"layer_types", {"FullAttention", "FullAttention", "FullAttention"}},
+                     {"rms_norm_eps", 1e-5},
+                     {"sliding_window", 8},
+                     {"sliding_window_pattern", 3},
+                     {"rope_local_base_freq", 5000.0},
+                     {"yarn",
+                      {{"factor", 4.0},
+                       {"original_max_position_embeddings", 25},
+                       {"attention_factor", 1.25},
+                       {"mscale_all_dim", 1.0}}}};
+  const ModelConfig config = ConfigFromCmfHeader({{"arch", arch}}, "");
+  EXPECT_EQ(config.layers[0].sliding_window, 8u);
+  EXPECT_EQ(config.layers[2].sliding_window, 0u);
+  EXPECT_EQ(config.ropes[config.layers[0].rope].theta, 5000.0);
+  EXPECT_FALSE(config.ropes[config.layers[0].rope].yarn.has_value());
+  EXPECT_EQ(config.ropes[config.layers[2].rope].attention_factor, 1.25f);
+  const double m = 0.1 * std::log(4.0) + 1.0;
+  EXPECT_NEAR(config.attention_scale, 0.25 * m * m, 1e-6);
+  ExpectRoundTrip(config);
+}
+
+}  // namespace
+}  // namespace moewe::model
