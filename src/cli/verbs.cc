@@ -8,7 +8,10 @@ namespace moewe::cli {
 
 std::span<const VerbEntry> Verbs() {
   // name, one line, example, function; one line of the table a verb.
-  static constexpr std::array<VerbEntry, 0> kVerbs{};
+  static constexpr auto kVerbs = std::to_array<VerbEntry>({
+      {"tokenize", "text to token ids", "moewe tokenize demo.cmf -p 'Hello there'", AddTokenize},
+      {"detokenize", "token ids to text", "moewe detokenize demo.cmf --ids 1,2,3", AddDetokenize},
+  });
   return kVerbs;
 }
 

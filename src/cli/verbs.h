@@ -28,6 +28,9 @@ struct VerbEntry {
   AddVerb add;
 };
 
+Action AddTokenize(CLI::App& verb, const Globals& globals);
+Action AddDetokenize(CLI::App& verb, const Globals& globals);
+
 // All verbs, in the order that --help shows them.
 std::span<const VerbEntry> Verbs();
 

@@ -26,24 +26,28 @@ pub enum Status {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct MoeweText {
     pub data: *mut u8,
     pub size: usize,
 }
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct MoeweIds {
     pub data: *mut u32,
     pub size: usize,
 }
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct MoeweSpan {
     pub begin: usize,
     pub end: usize,
 }
 
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct MoeweAddedToken {
     pub content: *const u8,
     pub content_size: usize,
