@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "formats/cmf/cmf_file.h"
 #include "formats/safetensors/hf_folder.h"
 #include "formats/safetensors/safetensors.h"
 #include "moewe/error.h"
@@ -21,6 +22,7 @@ std::unique_ptr<Checkpoint> OpenCheckpoint(const std::string& path) {
   if (std::filesystem::is_directory(path)) return HfFolder::Open(path);
   const std::unique_ptr<MappedFile> file = MappedFile::Open(path);
   const Bytes bytes = file->bytes();
+  if (StartsWith(bytes, cmf::kMagic)) return CmfFile::Open(path);
   if (LooksLikeSafetensors(bytes)) return HfFolder::OpenFile(path);
   if (bytes.size() < 8) {
     throw Error(ErrorCode::kBounds,

@@ -1,0 +1,135 @@
+#include "formats/cmf/masks.h"
+
+#include <fmt/format.h>
+
+#include "moewe/error.h"
+
+namespace moewe::formats::cmf {
+namespace {
+
+constexpr uint64_t BytesOfBits(uint64_t bits) { return (bits + 7) / 8; }
+
+class MaskParser {
+ public:
+  MaskParser(Bytes section, uint64_t section_offset, const Header& header, const std::string& path)
+      : section_(section), offset_(section_offset), header_(header), path_(path) {}
+
+  MaskCatalog Parse() {
+    if (section_.size() < 8) Fail("masks", "the section is too short");
+    ByteReader reader(section_, path_, offset_);
+    const uint64_t count = reader.U32("n_masks");
+    const uint64_t meta_length = reader.U32("meta_len");
+    if (meta_length > reader.remaining()) Fail("masks.meta_len", "runs past the section");
+    const Json meta =
+        ParseJson(reader.Take(meta_length, "masks.meta"), path_, "masks.meta", offset_ + 8);
+    if (!meta.is_object() || !meta.contains("masks") || !meta["masks"].is_array()) {
+      Fail("masks.meta", "has no list of masks");
+    }
+    const Json& list = meta["masks"];
+    if (list.size() != count) {
+      Fail("masks.n_masks",
+           fmt::format("says {} masks, the metadata lists {}", count, list.size()));
+    }
+    MaskCatalog catalog;
+    if (meta.contains("default_task") && meta["default_task"].is_string()) {
+      catalog.default_task = meta["default_task"];
+    }
+    for (size_t i = 0; i < list.size(); ++i) catalog.masks.push_back(ReadMask(list[i], i));
+    return catalog;
+  }
+
+ private:
+  [[noreturn]] void Fail(const std::string& field, const std::string& message) const {
+    throw Error(ErrorCode::kParse, message, {path_, field, offset_});
+  }
+
+  static uint64_t Number(const Json& json, const char* key, const MaskParser& parser,
+                         const std::string& field) {
+    const auto it = json.find(key);
+    if (it == json.end() || !it->is_number_unsigned()) {
+      parser.Fail(field + "." + key, "is required and an unsigned integer");
+    }
+    return it->get<uint64_t>();
+  }
+
+  TaskMask ReadMask(const Json& json, size_t index) const {
+    const std::string field = fmt::format("masks[{}]", index);
+    if (!json.is_object()) Fail(field, "is no object");
+    TaskMask mask;
+    mask.meta = json;
+    const uint64_t task_id = Number(json, "task_id", *this, field);
+    if (task_id > UINT32_MAX) Fail(field + ".task_id", "does not fit 32 bits");
+    mask.task_id = static_cast<uint32_t>(task_id);
+    if (!json.contains("name") || !json["name"].is_string()) {
+      Fail(field + ".name", "is required and a string");
+    }
+    mask.name = json["name"];
+    const bool has_experts =
+        json.contains("has_expert_fields") && json["has_expert_fields"] == true;
+    if (has_experts && header_.num_experts == 0) {
+      Fail(field + ".has_expert_fields", "the model has no experts");
+    }
+    const uint64_t begin = Number(json, "blob_off", *this, field);
+    const uint64_t length = Number(json, "blob_len", *this, field);
+    const auto end = CheckedAdd(begin, length);
+    if (!end || *end > section_.size()) Fail(field + ".blob_off", "the blob runs past the section");
+    ReadBlob(section_.subspan(static_cast<size_t>(begin), static_cast<size_t>(length)), has_experts,
+             field, &mask);
+    return mask;
+  }
+
+  void ReadBlob(Bytes blob, bool has_experts, const std::string& field, TaskMask* mask) const {
+    // All factors are below 2^31, so that nothing here overflows.
+    const uint64_t layers = header_.num_layers;
+    const uint64_t ffn_bytes = BytesOfBits(header_.intermediate_size);
+    const uint64_t head_bytes = BytesOfBits(header_.num_attention_heads);
+    const uint64_t expert_bytes = has_experts ? BytesOfBits(header_.num_experts) : 0;
+    const uint64_t rest = layers * (head_bytes + expert_bytes) + BytesOfBits(layers);
+    const auto per_visit = CheckedMul(layers * ffn_bytes, header_.num_loops);
+    uint64_t ffn_rows = layers;
+    if (per_visit && blob.size() >= rest && blob.size() - rest == *per_visit) {
+      ffn_rows = layers * header_.num_loops;
+    } else if (blob.size() != layers * ffn_bytes + rest) {
+      Fail(field + ".blob_len", fmt::format("{} bytes, the model's masks take {}", blob.size(),
+                                            layers * ffn_bytes + rest));
+    }
+    ByteReader reader(blob, path_, offset_);
+    const auto rows = [&](uint64_t count, uint64_t bits, const char* what) {
+      std::vector<Bytes> result;
+      for (uint64_t i = 0; i < count; ++i) {
+        const Bytes row = reader.Take(BytesOfBits(bits), what);
+        if (bits % 8 != 0 && row.back() >> (bits % 8) != 0) {
+          Fail(field, fmt::format("{} row {} has bits set beyond its {} entries", what, i, bits));
+        }
+        result.push_back(row);
+      }
+      return result;
+    };
+    mask->ffn_rows = rows(ffn_rows, header_.intermediate_size, "FFN");
+    for (uint64_t i = ffn_rows; i < layers * header_.num_loops; ++i) {
+      mask->ffn_rows.push_back(mask->ffn_rows[static_cast<size_t>(i % layers)]);
+    }
+    mask->head_rows = rows(layers, header_.num_attention_heads, "head");
+    const Bytes gates = rows(1, layers, "layer gate")[0];
+    for (size_t i = 0; i < layers; ++i) {
+      mask->layer_gates.push_back((gates[i / 8] >> (i % 8) & 1) != 0);
+    }
+    if (has_experts) mask->expert_rows = rows(layers, header_.num_experts, "expert");
+  }
+
+  Bytes section_;
+  uint64_t offset_;
+  const Header& header_;
+  const std::string& path_;
+};
+
+}  // namespace
+
+MaskCatalog ParseMasks(Bytes file, const Envelope& envelope, const Header& header,
+                       const std::string& path) {
+  if (!envelope.masks.present()) return {};
+  return MaskParser(SectionBytes(file, envelope.masks), envelope.masks.offset, header, path)
+      .Parse();
+}
+
+}  // namespace moewe::formats::cmf

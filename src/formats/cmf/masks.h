@@ -1,0 +1,41 @@
+// Task masks (section 5): which FFN neurons, heads, layers and experts are active for a task.
+#ifndef MOEWE_FORMATS_CMF_MASKS_H_
+#define MOEWE_FORMATS_CMF_MASKS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "formats/cmf/envelope.h"
+#include "formats/cmf/header.h"
+
+namespace moewe::formats::cmf {
+
+// One mask. Bits are least significant first; rows point into the file.
+struct TaskMask {
+  uint32_t task_id = 0;
+  std::string name;
+  Json meta;  // the whole metadata object
+  // One row a visit (physical layer x loop, pass-major). A blob that has rows a layer only counts
+  // for every pass.
+  std::vector<Bytes> ffn_rows;
+  std::vector<Bytes> head_rows;   // one a physical layer
+  std::vector<bool> layer_gates;  // one a physical layer
+  std::vector<Bytes>
+      expert_rows;  // one a physical layer; empty if the mask says nothing about experts
+};
+
+struct MaskCatalog {
+  std::string default_task;  // a label; empty if absent
+  std::vector<TaskMask> masks;
+};
+
+// An empty catalog if there is no section. Throws Error{kParse} for everything malformed, including
+// set bits beyond a dimension.
+MaskCatalog ParseMasks(Bytes file, const Envelope& envelope, const Header& header,
+                       const std::string& path);
+
+}  // namespace moewe::formats::cmf
+
+#endif  // MOEWE_FORMATS_CMF_MASKS_H_
