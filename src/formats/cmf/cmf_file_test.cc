@@ -155,6 +155,7 @@ TEST(CmfBadFiles, RefusedWithTheirClass) {
   int checked = 0;
   for (const nlohmann::json& bad : cases) {
     const std::string name = bad["name"];
+    if (bad["action"] == "verify") continue;
     if (bad["action"] != "open" && !name.starts_with("shard_")) continue;
     if (name.starts_with("vbit_") && quant::FindCodec(DType::kVbit) == nullptr) continue;
     const std::string path = golden::Path("cmf/bad/" + bad["open"].get<std::string>()).string();

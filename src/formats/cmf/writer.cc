@@ -1,0 +1,379 @@
+#include "formats/cmf/writer.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <mutex>
+#include <string_view>
+#include <unordered_set>
+
+#include "base/hash64.h"
+#include "base/json.h"
+#include "base/utf8.h"
+#include "formats/cmf/directory.h"
+#include "formats/cmf/envelope.h"
+#include "formats/cmf/write_journal.h"
+#include "moewe/error.h"
+#include "platform/file_io.h"
+#include "platform/mapped_file.h"
+
+namespace moewe::formats {
+namespace {
+
+// Tensors from this size on start on a page, so that they can be mapped and read directly.
+constexpr uint64_t kPageAlignedFrom = 16 * 1024;
+constexpr uint64_t kMaxDimension = UINT32_MAX;
+constexpr uint64_t kMaxPool = UINT32_MAX;
+
+uint64_t AlignUp(uint64_t value, uint64_t alignment) {
+  return (value + alignment - 1) / alignment * alignment;
+}
+
+Bytes AsBytes(std::string_view text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+void CheckPlan(const CmfPlan& plan, const std::string& dst) {
+  std::unordered_set<std::string_view> names;
+  uint64_t pool = 0;
+  for (const CmfPlanEntry& entry : plan.tensors) {
+    const Where where{dst, "tensor '" + entry.name + "'"};
+    const auto fail = [&](const char* problem) {
+      throw Error(ErrorCode::kUsage, std::string("a CMF file can't hold it: ") + problem, where);
+    };
+    if (entry.name.empty() || entry.name.size() > UINT16_MAX || !IsUtf8(entry.name)) {
+      fail("the name is empty, too long or not UTF-8");
+    }
+    if (!names.insert(entry.name).second) fail("the name is taken");
+    if (entry.shape.size() > cmf::kMaxDimensions) fail("more than 6 dimensions");
+    for (const uint64_t dimension : entry.shape) {
+      if (dimension > kMaxDimension) fail("a dimension of more than 32 bits");
+    }
+    if (entry.nbytes && *entry.nbytes > uint64_t{1} << 60) fail("too large");
+    pool += entry.name.size();
+  }
+  if (pool > kMaxPool) throw Error(ErrorCode::kUsage, "the names are too long in total", {dst, ""});
+}
+
+uint32_t RequiredFeatures(const CmfPlan& plan) {
+  uint32_t features = cmf::kTensorDir;
+  for (const CmfPlanEntry& entry : plan.tensors) {
+    if (entry.dtype == DType::kVbit || entry.dtype == DType::kQ82f) features |= cmf::kQuant2f;
+  }
+  const Json& header = plan.header;
+  if (!plan.masks.empty()) {
+    features |= cmf::kBinaryMasks;
+    const Json& arch = header.contains("arch") ? header.at("arch") : header;
+    if (arch.contains("num_loops") && arch.at("num_loops").is_number_unsigned() &&
+        arch.at("num_loops").get<uint64_t>() > 1) {
+      features |= cmf::kLoopMasks;
+    }
+  }
+  if (header.contains("skills") && header.at("skills").is_array()) {
+    for (const Json& skill : header.at("skills")) {
+      if (skill.is_object() && skill.contains("base_dir_hash") &&
+          !skill.at("base_dir_hash").is_null()) {
+        features |= cmf::kSkillFile;
+      }
+    }
+  }
+  return features;
+}
+
+// The header's text: "format" and "version" first, then the caller's keys, "section_hashes"
+// renewed.
+std::string HeaderText(const CmfPlan& plan) {
+  Json header = Json::object();
+  header["format"] = "cmf";
+  header["version"] = cmf::kVersion;
+  for (const auto& [key, value] : plan.header.items()) {
+    if (key != "format" && key != "version" && key != "section_hashes") header[key] = value;
+  }
+  Json hashes = Json::object();
+  const auto add = [&hashes](const char* key, const std::vector<uint8_t>& section) {
+    if (!section.empty()) hashes[key] = HashToHex(HashBytes(section));
+  };
+  add("masks", plan.masks);
+  add("vocab", plan.tokenizer);
+  add("index", plan.index);
+  if (!hashes.empty()) header["section_hashes"] = std::move(hashes);
+  return header.dump();
+}
+
+class Writer : public CmfWriter {
+ public:
+  Writer(CmfPlan plan, const std::string& dst, const CmfWriterOptions& options)
+      : plan_(std::move(plan)),
+        options_(options),
+        dst_(dst),
+        partial_(dst + ".partial"),
+        journal_path_(dst + ".partial.journal") {
+    CheckPlan(plan_, dst_);
+    header_ = HeaderText(plan_);
+    PlaceSections();
+    records_.resize(plan_.tensors.size());
+    state_.resize(plan_.tensors.size(), State::kPlanned);
+    for (size_t i = 0; i < plan_.tensors.size(); ++i) {
+      records_[i].name = plan_.tensors[i].name;
+      records_[i].dtype = plan_.tensors[i].dtype;
+      records_[i].shape = plan_.tensors[i].shape;
+    }
+    PlaceTensors();
+    std::vector<JournalRecord> kept;
+    const uint64_t fingerprint = Fingerprint();
+    if (options_.resume && std::filesystem::exists(partial_)) kept = Recover(fingerprint);
+    file_ = FileDescriptor::OpenForWriting(partial_, /*truncate=*/kept.empty());
+    try {
+      Reserve();
+      journal_.emplace(journal_path_, fingerprint, kept);
+    } catch (...) {
+      // Nothing was added: what an earlier run left stays for the next resume, a new file goes.
+      if (kept.empty()) RemovePartial();
+      throw;
+    }
+  }
+
+  ~Writer() override {
+    if (!finished_ && !options_.keep_partial) RemovePartial();
+  }
+
+  size_t size() const override { return records_.size(); }
+  bool done(size_t index) const override {
+    const std::lock_guard lock(mutex_);
+    return state_.at(index) == State::kDone;
+  }
+  uint64_t bytes_written() const override {
+    const std::lock_guard lock(mutex_);
+    return bytes_written_;
+  }
+
+  void Write(size_t index, Bytes bytes) override {
+    const uint64_t offset = Claim(index, bytes.size());
+    try {
+      WriteAt(file_.get(), data_.offset + offset, bytes, partial_);
+    } catch (...) {
+      Unclaim(index);
+      throw;
+    }
+    Complete(index, bytes.size(), HashBytes(bytes));
+  }
+
+  void Begin(size_t index) override {
+    if (!plan_.tensors.at(index).nbytes) Fail(index, "its size is not known");
+    Claim(index, *plan_.tensors[index].nbytes);
+    piece_ = {index, 0, Hash64()};
+  }
+  void Append(Bytes piece) override {
+    const uint64_t planned = *plan_.tensors[piece_.index].nbytes;
+    if (piece.size() > planned - piece_.written) Fail(piece_.index, "more bytes than planned");
+    WriteAt(file_.get(), data_.offset + records_[piece_.index].offset + piece_.written, piece,
+            partial_);
+    piece_.hash.Update(piece);
+    piece_.written += piece.size();
+  }
+  void End() override {
+    if (piece_.written != *plan_.tensors[piece_.index].nbytes) {
+      Fail(piece_.index, "fewer bytes than planned");
+    }
+    Complete(piece_.index, piece_.written, piece_.hash.Digest());
+  }
+
+  void Finish() override {
+    uint64_t end = 0;
+    for (size_t i = 0; i < records_.size(); ++i) {
+      if (state_[i] != State::kDone) Fail(i, "was never written");
+      end = std::max(end, records_[i].offset + records_[i].nbytes);
+    }
+    cmf::Envelope envelope;
+    envelope.required_features = RequiredFeatures(plan_);
+    envelope.header = {cmf::kEnvelopeSize, header_.size()};
+    const std::vector<uint8_t> directory = cmf::SerializeDirectory(records_);
+    envelope.directory = {cmf::kEnvelopeSize + header_.size(), directory.size()};
+    envelope.data = {data_.offset, AlignUp(end, cmf::kTensorAlignment)};
+    envelope.header_hash = HashBytes(AsBytes(header_));
+    envelope.directory_hash = HashBytes(directory);
+
+    uint64_t position = data_.offset + envelope.data.length;
+    const auto place = [&](const std::vector<uint8_t>& bytes, cmf::Section* section) {
+      if (bytes.empty()) return;
+      *section = {position, bytes.size()};
+      WriteAt(file_.get(), position, bytes, partial_);
+      position += bytes.size();
+    };
+    place(plan_.masks, &envelope.masks);
+    place(plan_.tokenizer, &envelope.tokenizer);
+    place(plan_.index, &envelope.index);
+    WriteAt(file_.get(), envelope.header.offset, AsBytes(header_), partial_);
+    WriteAt(file_.get(), envelope.directory.offset, directory, partial_);
+    WriteAt(file_.get(), 0, cmf::SerializeEnvelope(envelope), partial_);
+    // Cuts what was reserved too much and gives the padding at the end its zeros.
+    if (ftruncate(file_.get(), static_cast<off_t>(position)) != 0) {
+      ThrowErrno("cannot set the size of", partial_);
+    }
+    SyncFile(file_.get(), partial_);
+    RenameAndSync(partial_, dst_);
+    finished_ = true;
+    std::error_code ignored;
+    std::filesystem::remove(journal_path_, ignored);
+  }
+
+ private:
+  enum class State : uint8_t { kPlanned, kWriting, kDone };
+  struct Piece {
+    size_t index = 0;
+    uint64_t written = 0;
+    Hash64 hash;
+  };
+
+  [[noreturn]] void Fail(size_t index, const char* problem) const {
+    throw Error(ErrorCode::kInternal, fmt::format("tensor '{}': {}", records_[index].name, problem),
+                {dst_, ""});
+  }
+
+  void PlaceSections() {
+    uint64_t names = 0;
+    for (const CmfPlanEntry& entry : plan_.tensors) names += entry.name.size();
+    const uint64_t directory =
+        cmf::kDirectoryHeaderSize + plan_.tensors.size() * cmf::kRecordSize + names;
+    data_.offset = AlignUp(cmf::kEnvelopeSize + header_.size() + directory, cmf::kDataAlignment);
+  }
+
+  // Gives offsets to all tensors up to the first whose size is not known; continues where it
+  // stopped.
+  void PlaceTensors() {
+    while (placed_ < records_.size()) {
+      const std::optional<uint64_t>& nbytes = plan_.tensors[placed_].nbytes;
+      if (!nbytes) break;
+      Place(placed_, *nbytes);
+    }
+  }
+  void Place(size_t index, uint64_t nbytes) {
+    const uint64_t alignment =
+        nbytes >= kPageAlignedFrom ? cmf::kDataAlignment : cmf::kTensorAlignment;
+    records_[index].offset = AlignUp(next_offset_, alignment);
+    records_[index].nbytes = nbytes;
+    next_offset_ = records_[index].offset + nbytes;
+    placed_ = index + 1;
+  }
+
+  uint64_t Claim(size_t index, uint64_t nbytes) {
+    const std::lock_guard lock(mutex_);
+    const CmfPlanEntry& entry = plan_.tensors.at(index);
+    if (state_[index] != State::kPlanned) Fail(index, "is written twice");
+    if (entry.nbytes && *entry.nbytes != nbytes) Fail(index, "not the planned number of bytes");
+    if (index >= placed_) {
+      if (index != placed_)
+        Fail(index, "its place is not known before those before it are written");
+      Place(index, nbytes);
+      PlaceTensors();
+    }
+    state_[index] = State::kWriting;
+    return records_[index].offset;
+  }
+  void Unclaim(size_t index) {
+    const std::lock_guard lock(mutex_);
+    state_[index] = State::kPlanned;
+  }
+  void Complete(size_t index, uint64_t nbytes, uint64_t hash) {
+    const std::lock_guard lock(mutex_);
+    records_[index].hash = hash;
+    journal_->Add({index, records_[index].offset, nbytes, hash});
+    state_[index] = State::kDone;
+    bytes_written_ += nbytes;
+  }
+
+  // Of everything that decides which bytes go where.
+  uint64_t Fingerprint() const {
+    Hash64 hash;
+    hash.Update(AsBytes(header_));
+    hash.Update(AsBytes(fmt::format("|{}|{}|", plan_.source_id.size(), plan_.source_id)));
+    for (const CmfPlanEntry& entry : plan_.tensors) {
+      hash.Update(AsBytes(fmt::format("{}|{}|{}|", entry.name, static_cast<int>(entry.dtype),
+                                      fmt::join(entry.shape, ","))));
+      if (entry.nbytes) hash.Update(AsBytes(std::to_string(*entry.nbytes)));
+    }
+    return hash.Digest();
+  }
+
+  // Reads back what an earlier run wrote and takes over every tensor whose bytes are as the journal
+  // says.
+  std::vector<JournalRecord> Recover(uint64_t fingerprint) {
+    std::vector<JournalRecord> kept;
+    std::vector<JournalRecord> records = WriteJournal::Read(journal_path_, fingerprint);
+    std::sort(records.begin(), records.end(),
+              [](const JournalRecord& a, const JournalRecord& b) { return a.index < b.index; });
+    const std::unique_ptr<MappedFile> file = MappedFile::Open(partial_);
+    const Bytes bytes = file->bytes();
+    for (const JournalRecord& record : records) {
+      if (record.index >= records_.size() || state_[record.index] == State::kDone) continue;
+      const auto index = static_cast<size_t>(record.index);
+      if (index > placed_) break;  // a gap before it: its place is open again
+      if (plan_.tensors[index].nbytes.value_or(record.nbytes) != record.nbytes) continue;
+      if (index == placed_) {
+        Place(index, record.nbytes);
+        PlaceTensors();
+      }
+      const uint64_t begin = data_.offset + record.offset;
+      if (records_[index].offset != record.offset || begin > bytes.size() ||
+          record.nbytes > bytes.size() - begin) {
+        continue;
+      }
+      const uint64_t hash =
+          HashBytes(bytes.subspan(static_cast<size_t>(begin), static_cast<size_t>(record.nbytes)));
+      if (hash != record.hash || file->damaged()) continue;
+      records_[index].hash = hash;
+      state_[index] = State::kDone;
+      bytes_written_ += record.nbytes;
+      kept.push_back(record);
+    }
+    return kept;
+  }
+
+  // Asks for the space at once, so that a full disk shows now and not after an hour.
+  void Reserve() {
+    const uint64_t size = data_.offset + next_offset_ + plan_.masks.size() +
+                          plan_.tokenizer.size() + plan_.index.size();
+    if (fallocate(file_.get(), 0, 0, static_cast<off_t>(size)) == 0) return;
+    if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) {
+      ThrowErrno(fmt::format("the file takes {} bytes", size), partial_);
+    }
+    // Other file systems can't reserve; writing will tell.
+  }
+
+  void RemovePartial() {
+    std::error_code ignored;
+    std::filesystem::remove(partial_, ignored);
+    std::filesystem::remove(journal_path_, ignored);
+  }
+
+  CmfPlan plan_;
+  CmfWriterOptions options_;
+  std::string dst_;
+  std::string partial_;
+  std::string journal_path_;
+  std::string header_;
+  cmf::Section data_;
+  std::vector<cmf::DirectoryRecord> records_;
+  size_t placed_ = 0;         // tensors that have an offset
+  uint64_t next_offset_ = 0;  // end of the last of them
+  FileDescriptor file_;
+  std::optional<WriteJournal> journal_;
+  mutable std::mutex mutex_;  // guards state_, records_, journal_, bytes_written_
+  std::vector<State> state_;
+  uint64_t bytes_written_ = 0;
+  Piece piece_;
+  bool finished_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<CmfWriter> CmfWriter::Create(CmfPlan plan, const std::string& dst,
+                                             const CmfWriterOptions& options) {
+  return std::make_unique<Writer>(std::move(plan), dst, options);
+}
+
+}  // namespace moewe::formats
