@@ -44,6 +44,15 @@ void UntieDifferingHead(const formats::Checkpoint& checkpoint, ModelConfig* conf
       "tied");
 }
 
+// Whether there is a prediction head is for the tensors to say: configs name it in several ways, or
+// not at all.
+uint32_t MtpLayers(const formats::Checkpoint& checkpoint, const ModelConfig& config) {
+  const bool present =
+      checkpoint.Find("mtp.fc.weight") != nullptr ||
+      checkpoint.Find(fmt::format("model.layers.{}.eh_proj.weight", config.num_layers)) != nullptr;
+  return present ? 1 : 0;
+}
+
 }  // namespace
 
 ModelConfig ReadConfig(const formats::Checkpoint& checkpoint) {
@@ -53,6 +62,7 @@ ModelConfig ReadConfig(const formats::Checkpoint& checkpoint) {
     case formats::CheckpointKind::kHuggingFace:
       config = ConfigFromHuggingFace(checkpoint.config(), file);
       UntieDifferingHead(checkpoint, &config);
+      config.mtp_layers = MtpLayers(checkpoint, config);
       break;
     case formats::CheckpointKind::kCmf:
       config = ConfigFromCmfHeader(checkpoint.config(), file);

@@ -104,6 +104,7 @@ struct ModelConfig {
   float logit_multiplier = 1.0f;     // applied to logits before the final cap
   bool has_moe = false;
   MoeConfig moe;
+  uint32_t mtp_layers = 0;  // multi-token-prediction layers under model.mtp.*; carried, not run
   std::vector<Rope> ropes;  // those that layers use, in the order of their first use
   std::vector<LayerConfig> layers;
   Warnings warnings;

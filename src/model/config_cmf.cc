@@ -294,6 +294,9 @@ ModelConfig ConfigFromCmfHeader(const Json& header, const std::string& file) {
   const uint32_t head_dim = config.layers.front().head_dim;
   ReadMultipliers(*arch, head_dim, &config);
   ReadMoe(*arch, &config);
+  if (const auto mtp = arch->Object("mtp")) {
+    config.mtp_layers = mtp->Uint("num_layers", 0, kMaxLayers, 1);
+  }
   const Rope global = GlobalRopeFromCmf(*arch, head_dim);
   AssignRopes(global, LocalRopeFromCmf(*arch, head_dim, global), &config);
   for (const auto& [key, value] : arch->json().items()) {
@@ -337,6 +340,10 @@ Json ToCmfArch(const ModelConfig& config) {
     arch["query_pre_attn_scalar"] = QueryScalar(config.attention_scale);
   }
   if (config.has_moe) WriteMoe(config, &arch, &moewe);
+  if (config.mtp_layers != 0) {
+    arch["mtp"] = {
+        {"num_layers", config.mtp_layers}, {"share_lm_head", true}, {"share_embed", true}};
+  }
   if (config.residual_multiplier != 1.0f) {
     moewe["residual_multiplier"] = ShortestDecimal(config.residual_multiplier);
   }
