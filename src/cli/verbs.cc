@@ -9,6 +9,8 @@ namespace moewe::cli {
 std::span<const VerbEntry> Verbs() {
   // name, one line, example, function; one line of the table a verb.
   static constexpr auto kVerbs = std::to_array<VerbEntry>({
+      {"convert", "a checkpoint to a .cmf file", "moewe convert models/demo demo.cmf --quant q4tp",
+       AddConvert},
       {"tokenize", "text to token ids", "moewe tokenize demo.cmf -p 'Hello there'", AddTokenize},
       {"detokenize", "token ids to text", "moewe detokenize demo.cmf --ids 1,2,3", AddDetokenize},
   });

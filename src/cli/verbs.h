@@ -28,6 +28,7 @@ struct VerbEntry {
   AddVerb add;
 };
 
+Action AddConvert(CLI::App& verb, const Globals& globals);
 Action AddTokenize(CLI::App& verb, const Globals& globals);
 Action AddDetokenize(CLI::App& verb, const Globals& globals);
 
