@@ -13,6 +13,10 @@ std::span<const VerbEntry> Verbs() {
        AddConvert},
       {"tokenize", "text to token ids", "moewe tokenize demo.cmf -p 'Hello there'", AddTokenize},
       {"detokenize", "token ids to text", "moewe detokenize demo.cmf --ids 1,2,3", AddDetokenize},
+      {"info", "what a model file is", "moewe info demo.cmf --tensors", AddInfo},
+      {"verify", "check every hash, bound and rule of a file", "moewe verify demo.cmf", AddVerify},
+      {"dequant", "one tensor as f32",
+       "moewe dequant demo.cmf --tensor lm_head.weight --out head.f32", AddDequant},
   });
   return kVerbs;
 }

@@ -29,6 +29,9 @@ struct VerbEntry {
 };
 
 Action AddConvert(CLI::App& verb, const Globals& globals);
+Action AddInfo(CLI::App& verb, const Globals& globals);
+Action AddVerify(CLI::App& verb, const Globals& globals);
+Action AddDequant(CLI::App& verb, const Globals& globals);
 Action AddTokenize(CLI::App& verb, const Globals& globals);
 Action AddDetokenize(CLI::App& verb, const Globals& globals);
 

@@ -54,8 +54,9 @@ class CmfFile : public Checkpoint {
   const Json& chat_bundle() const override;
   void CheckReadable() const override;
 
-  // Of the first file: of a set, shard 1, which alone has masks, tokenizer, chat bundle and skills.
-  const CmfContents& contents() const { return parts_.front().contents; }
+  // Of file `part`. The first one (of a set shard 1) alone has masks, tokenizer, chat bundle and
+  // skills.
+  const CmfContents& contents(size_t part = 0) const { return parts_.at(part).contents; }
   Bytes file_bytes() const { return parts_.front().file->bytes(); }
 
  private:
