@@ -17,6 +17,7 @@ std::span<const VerbEntry> Verbs() {
       {"verify", "check every hash, bound and rule of a file", "moewe verify demo.cmf", AddVerify},
       {"dequant", "one tensor as f32",
        "moewe dequant demo.cmf --tensor lm_head.weight --out head.f32", AddDequant},
+      {"families", "model families and what each needs", "moewe families --json", AddFamilies},
   });
   return kVerbs;
 }

@@ -1,4 +1,5 @@
-// The verbs of the program. One file a verb: verb_info.cc defines AddInfo, and so on; verbs.cc lists them.
+// The verbs of the program. One file a verb: verb_info.cc defines AddInfo, and so on; verbs.cc
+// lists them.
 #ifndef MOEWE_CLI_VERBS_H_
 #define MOEWE_CLI_VERBS_H_
 
@@ -16,8 +17,9 @@ struct Globals {
   bool quiet = false;
 };
 
-// A verb's Add function declares its flags on `verb` and returns what to do once they are parsed; the returned
-// function's value is the process exit code. Errors are thrown (moewe::Error) and printed by main().
+// A verb's Add function declares its flags on `verb` and returns what to do once they are parsed;
+// the returned function's value is the process exit code. Errors are thrown (moewe::Error) and
+// printed by main().
 using Action = std::function<int()>;
 using AddVerb = Action (*)(CLI::App& verb, const Globals& globals);
 
@@ -32,6 +34,7 @@ Action AddConvert(CLI::App& verb, const Globals& globals);
 Action AddInfo(CLI::App& verb, const Globals& globals);
 Action AddVerify(CLI::App& verb, const Globals& globals);
 Action AddDequant(CLI::App& verb, const Globals& globals);
+Action AddFamilies(CLI::App& verb, const Globals& globals);
 Action AddTokenize(CLI::App& verb, const Globals& globals);
 Action AddDetokenize(CLI::App& verb, const Globals& globals);
 

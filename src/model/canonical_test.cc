@@ -112,11 +112,10 @@ Shapes Expected(const std::string& family, const Json& json, const ModelConfig& 
 class EveryCheckpoint : public testing::TestWithParam<std::string> {};
 
 TEST_P(EveryCheckpoint, HasExactlyTheCanonicalTensors) {
-  const std::string folder = "golden/hf/" + GetParam();
-  MOEWE_NEEDS_SHARED(folder);
-  const Json json = ReadOrdered(golden::SharedPath(folder + "/config.json"));
+  const std::string folder = "hf/" + GetParam();
+  const Json json = ReadOrdered(golden::Path(folder + "/config.json"));
   MemoryCheckpoint checkpoint(formats::CheckpointKind::kHuggingFace, json);
-  checkpoint.AddSafetensors(golden::ReadBytes(golden::SharedPath(folder + "/model.safetensors")));
+  checkpoint.AddSafetensors(golden::ReadBytes(golden::Path(folder + "/model.safetensors")));
   const ModelConfig config = ReadConfig(checkpoint);
   std::vector<std::string> warnings;
   Shapes shapes;

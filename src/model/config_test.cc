@@ -59,12 +59,11 @@ void ExpectRoundTrip(const ModelConfig& config) {
 class EveryFamily : public testing::TestWithParam<std::string> {};
 
 TEST_P(EveryFamily, BothSpellingsGiveOneModel) {
-  const std::string folder = "golden/hf/" + GetParam();
-  MOEWE_NEEDS_SHARED(folder);
+  const std::string folder = "hf/" + GetParam();
   const ModelConfig published =
-      ConfigFromHuggingFace(ReadOrdered(golden::SharedPath(folder + "/config.json")), "a");
+      ConfigFromHuggingFace(ReadOrdered(golden::Path(folder + "/config.json")), "a");
   const ModelConfig modern =
-      ConfigFromHuggingFace(ReadOrdered(golden::SharedPath(folder + "/config.v5.json")), "b");
+      ConfigFromHuggingFace(ReadOrdered(golden::Path(folder + "/config.v5.json")), "b");
   EXPECT_TRUE(published == modern) << ToCmfArch(published).dump(1) << "\n"
                                    << ToCmfArch(modern).dump(1);
   ExpectRoundTrip(published);
@@ -200,9 +199,8 @@ TEST(Config, RopeFrequencies) {
 }
 
 TEST(Config, LongropeHasTwoSetsOfFactors) {
-  MOEWE_NEEDS_SHARED("golden/hf/phi3");
   const ModelConfig config =
-      ConfigFromHuggingFace(ReadOrdered(golden::SharedPath("golden/hf/phi3/config.json")), "");
+      ConfigFromHuggingFace(ReadOrdered(golden::Path("hf/phi3/config.json")), "");
   const Rope& rope = config.ropes[0];
   ASSERT_EQ(rope.inv_freq.size(), 6u);  // 0.75 of 16 channels
   EXPECT_EQ(rope.long_from, 512u);
@@ -262,20 +260,19 @@ TEST(Config, BadValuesNameTheirKey) {
 }
 
 TEST(CmfArch, FamilyFilesEqualTheirCheckpoints) {
-  MOEWE_NEEDS_SHARED("golden/cmf/families");
   for (const char* family : {"gemma", "gemma2", "qwen2", "qwen2_moe", "qwen3_moe"}) {
     const std::string name(family);
-    const ModelConfig cmf = ConfigFromCmfHeader(
-        CmfHeader(golden::SharedPath("golden/cmf/families/" + name + ".cmf")), name);
-    const ModelConfig hf = ConfigFromHuggingFace(
-        ReadOrdered(golden::SharedPath("golden/hf/" + name + "/config.json")), name);
+    const ModelConfig cmf =
+        ConfigFromCmfHeader(CmfHeader(golden::Path("cmf/families/" + name + ".cmf")), name);
+    const ModelConfig hf =
+        ConfigFromHuggingFace(ReadOrdered(golden::Path("hf/" + name + "/config.json")), name);
     EXPECT_TRUE(cmf == hf) << ToCmfArch(cmf).dump(1) << "\n" << ToCmfArch(hf).dump(1);
     EXPECT_TRUE(cmf.warnings.list.empty());
   }
   for (const char* family :
        {"kimi_linear", "lfm2_moe", "looped", "qwen3_5", "qwen3_5_moe", "qwen3_next"}) {
     const std::string name(family);
-    const Json header = CmfHeader(golden::SharedPath("golden/cmf/families/" + name + ".cmf"));
+    const Json header = CmfHeader(golden::Path("cmf/families/" + name + ".cmf"));
     try {
       ConfigFromCmfHeader(header, name);
       ADD_FAILURE() << name;
@@ -286,19 +283,16 @@ TEST(CmfArch, FamilyFilesEqualTheirCheckpoints) {
 }
 
 TEST(CmfArch, UnknownFieldsAreIgnoredWithAWarning) {
-  MOEWE_NEEDS_SHARED("golden/cmf/files");
-  const ModelConfig config = ConfigFromCmfHeader(
-      CmfHeader(golden::SharedPath("golden/cmf/files/unknown_header_fields.cmf")), "f");
+  const ModelConfig config =
+      ConfigFromCmfHeader(CmfHeader(golden::Path("cmf/files/unknown_header_fields.cmf")), "f");
   ASSERT_EQ(config.warnings.list.size(), 1u);
   EXPECT_NE(config.warnings.list[0].find("zz_unknown_arch_field"), std::string::npos);
 }
 
 TEST(CmfArch, BadHeadersHaveTheirClass) {
-  MOEWE_NEEDS_SHARED("golden/cmf/bad");
   for (const char* name : {"hdr_missing_arch", "hdr_negative_size", "hdr_float_layers",
                            "hdr_layers_huge", "hdr_unknown_layer_type", "run_sliding_no_window"}) {
-    const Json header =
-        CmfHeader(golden::SharedPath(std::string("golden/cmf/bad/") + name + ".cmf"));
+    const Json header = CmfHeader(golden::Path(std::string("cmf/bad/") + name + ".cmf"));
     try {
       ConfigFromCmfHeader(header, name);
       ADD_FAILURE() << name;
