@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 #include <utility>
 
 #include "base/json.h"
@@ -144,11 +145,12 @@ class HeaderParser {
 
   // Every data byte belongs to exactly one tensor.
   void CheckCover() {
-    std::stable_sort(header_.entries.begin(), header_.entries.end(),
-                     [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
-                       return std::pair(a.file_offset, a.nbytes) <
-                              std::pair(b.file_offset, b.nbytes);
-                     });
+    const auto key = [](const SafetensorsEntry& entry) {
+      return std::tie(entry.file_offset, entry.nbytes, entry.name);
+    };
+    std::sort(
+        header_.entries.begin(), header_.entries.end(),
+        [&key](const SafetensorsEntry& a, const SafetensorsEntry& b) { return key(a) < key(b); });
     uint64_t expected = header_.data_offset;
     for (const SafetensorsEntry& entry : header_.entries) {
       if (entry.file_offset != expected) {
