@@ -248,6 +248,15 @@ TEST_F(CmfPatchTest, EveryTruncationIsRefused) {
   }
 }
 
+// A header may claim any number of passes; nothing is sized by it.
+TEST_F(CmfPatchTest, ClaimedLoopsAllocateNothing) {
+  cmf::Header header = cmf::ParseHeader(bytes_, envelope_, "control");
+  header.num_loops = UINT32_MAX / 2;
+  const cmf::MaskCatalog catalog = cmf::ParseMasks(bytes_, envelope_, header, "control");
+  ASSERT_FALSE(catalog.masks.empty());
+  EXPECT_EQ(catalog.masks[0].ffn_rows.size(), header.num_layers);
+}
+
 class CmfShardTest : public ScratchTest {
  protected:
   void Copy(const std::string& from, const std::string& to) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <limits>
 #include <string_view>
+#include <unordered_set>
 
 #include "moewe/error.h"
 
@@ -105,13 +106,14 @@ class HeaderReader {
   void ReadSkills(const Json& skills) {
     if (skills.is_null()) return;
     if (!skills.is_array()) Fail("skills", "is no list");
+    std::unordered_set<std::string_view> ids;
     for (size_t i = 0; i < skills.size(); ++i) {
       const std::string field = fmt::format("skills[{}]", i);
       if (!skills[i].is_object() || !Get(skills[i], "id").is_string()) {
         Fail(field, "is no object with a string \"id\"");
       }
-      for (size_t j = 0; j < i; ++j) {
-        if (Get(skills[j], "id") == Get(skills[i], "id")) Fail(field + ".id", "appears twice");
+      if (!ids.insert(Get(skills[i], "id").get_ref<const std::string&>()).second) {
+        Fail(field + ".id", "appears twice");
       }
       if (!Get(skills[i], "base_dir_hash").is_null()) header_.standalone_skill = true;
     }

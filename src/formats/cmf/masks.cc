@@ -106,9 +106,6 @@ class MaskParser {
       return result;
     };
     mask->ffn_rows = rows(ffn_rows, header_.intermediate_size, "FFN");
-    for (uint64_t i = ffn_rows; i < layers * header_.num_loops; ++i) {
-      mask->ffn_rows.push_back(mask->ffn_rows[static_cast<size_t>(i % layers)]);
-    }
     mask->head_rows = rows(layers, header_.num_attention_heads, "head");
     const Bytes gates = rows(1, layers, "layer gate")[0];
     for (size_t i = 0; i < layers; ++i) {

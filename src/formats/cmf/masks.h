@@ -17,8 +17,8 @@ struct TaskMask {
   uint32_t task_id = 0;
   std::string name;
   Json meta;  // the whole metadata object
-  // One row a visit (physical layer x loop, pass-major). A blob that has rows a layer only counts
-  // for every pass.
+  // One row a visit (physical layer x loop, pass-major), or one a physical layer, which counts for
+  // every pass: the row of a visit is ffn_rows[visit % ffn_rows.size()].
   std::vector<Bytes> ffn_rows;
   std::vector<Bytes> head_rows;   // one a physical layer
   std::vector<bool> layer_gates;  // one a physical layer
