@@ -27,14 +27,12 @@ struct RunFlags {
   std::string skill;
   std::string verify = "lazy";
   std::optional<uint64_t> seed;
-  std::string speculate = "off";
   bool stats = false;
 };
 
 inline constexpr uint32_t kDefaultContext = 4096;
 
 // Declares --memory, --threads, --ctx, --chunk, --activations, --kv, --task, --skill, --verify,
-// --seed, --speculate,
 // --stats on `verb`. `flags` must live until the verb has run.
 void AddRunFlags(CLI::App* verb, RunFlags* flags);
 

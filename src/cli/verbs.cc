@@ -18,6 +18,8 @@ std::span<const VerbEntry> Verbs() {
       {"dequant", "one tensor as f32",
        "moewe dequant demo.cmf --tensor lm_head.weight --out head.f32", AddDequant},
       {"families", "model families and what each needs", "moewe families --json", AddFamilies},
+      {"logits", "what the model computes for given tokens",
+       "moewe logits demo.cmf --ids 1453,1087,260 --out logits.f32", AddLogits},
   });
   return kVerbs;
 }

@@ -35,6 +35,7 @@ Action AddInfo(CLI::App& verb, const Globals& globals);
 Action AddVerify(CLI::App& verb, const Globals& globals);
 Action AddDequant(CLI::App& verb, const Globals& globals);
 Action AddFamilies(CLI::App& verb, const Globals& globals);
+Action AddLogits(CLI::App& verb, const Globals& globals);
 Action AddTokenize(CLI::App& verb, const Globals& globals);
 Action AddDetokenize(CLI::App& verb, const Globals& globals);
 

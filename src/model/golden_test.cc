@@ -1,0 +1,124 @@
+// Every supported family against Hugging Face's results, in f32 (tests/golden/hf).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "formats/checkpoint.h"
+#include "golden.h"
+#include "model/kv_cache.h"
+#include "model/model.h"
+
+namespace moewe::model {
+namespace {
+
+constexpr double kTolerance = 2e-4;  // of the logits' standard deviation
+
+struct Golden {
+  explicit Golden(const std::string& family)
+      : folder(golden::Path("hf/" + family)),
+        json(golden::ReadJson(folder / "golden.json")),
+        bytes(golden::ReadBytes(folder / "golden.bin")) {}
+
+  std::vector<float> Array(const std::string& name) const {
+    const nlohmann::json& array = json["arrays"][name];
+    size_t count = 1;
+    for (const nlohmann::json& dim : array["shape"]) count *= dim.get<size_t>();
+    std::vector<float> values(count);
+    std::memcpy(values.data(), bytes.data() + array["offset"].get<size_t>(), 4 * count);
+    return values;
+  }
+
+  std::filesystem::path folder;
+  nlohmann::json json;
+  std::vector<uint8_t> bytes;
+};
+
+// Logits of `ids`, `chunk` tokens a step; then `extra` greedy tokens are appended to *ids.
+std::vector<float> Logits(Model* model, std::vector<TokenId>* ids, size_t chunk,
+                          SequenceChunk::Logits wanted, size_t extra = 0) {
+  KvPool pool(model->config(), KvType::kF32, 16);
+  Sequence sequence(&pool);
+  std::vector<float> all;
+  std::vector<float> logits;
+  const auto step = [&](std::span<const TokenId> tokens, SequenceChunk::Logits which) {
+    SequenceChunk part;
+    part.sequence = &sequence;
+    part.tokens = tokens;
+    part.logits = which;
+    logits.clear();
+    model->Forward({&part, 1}, &logits);
+  };
+  const size_t prompt = ids->size();
+  for (size_t begin = 0; begin < prompt; begin += chunk) {
+    const size_t n = std::min(chunk, prompt - begin);
+    step(std::span(*ids).subspan(begin, n), wanted);
+    if (wanted == SequenceChunk::Logits::kAll) all.insert(all.end(), logits.begin(), logits.end());
+  }
+  if (wanted == SequenceChunk::Logits::kLast) all = logits;
+  const size_t vocab = model->config().vocab_size;
+  for (size_t i = 0; i < extra; ++i) {
+    const auto last = logits.end() - static_cast<ptrdiff_t>(vocab);
+    ids->push_back(static_cast<TokenId>(std::max_element(last, logits.end()) - last));
+    step({&ids->back(), 1}, SequenceChunk::Logits::kLast);
+  }
+  return all;
+}
+
+void ExpectNear(const std::vector<float>& actual, const std::vector<float>& expected,
+                double tolerance) {
+  ASSERT_EQ(actual.size(), expected.size());
+  double worst = 0.0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_TRUE(std::isfinite(actual[i])) << i;
+    worst = std::max(worst, std::abs(static_cast<double>(actual[i]) - expected[i]));
+  }
+  EXPECT_LE(worst, tolerance);
+}
+
+class FamilyGolden : public testing::TestWithParam<const char*> {};
+
+TEST_P(FamilyGolden, LogitsAndGreedyTokensInPrefillAndTokenByToken) {
+  const Golden golden(GetParam());
+  ThreadPool threads(2);
+  LoadOptions options;
+  options.activations = kernels::Activations::kF32;
+  const auto model =
+      Model::Load(formats::OpenCheckpoint(golden.folder.string()), options, &threads);
+  const double tolerance = kTolerance * golden.json["logit_std"].get<double>();
+  std::vector<std::vector<float>> by_chunk;
+  for (const size_t chunk : {size_t{512}, size_t{1}, size_t{3}}) {
+    for (const nlohmann::json& prompt : golden.json["prompts"]) {
+      SCOPED_TRACE(prompt["name"].get<std::string>() + ", chunk " + std::to_string(chunk));
+      auto ids = prompt["ids"].get<std::vector<TokenId>>();
+      const size_t length = ids.size();
+      const bool all = prompt["name"] == "p9";
+      const std::vector<float> logits =
+          Logits(model.get(), &ids, chunk,
+                 all ? SequenceChunk::Logits::kAll : SequenceChunk::Logits::kLast, 16);
+      ExpectNear(
+          logits,
+          golden.Array(all ? "p9.logits" : prompt["name"].get<std::string>() + ".last_logits"),
+          tolerance);
+      ids.erase(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(length));
+      EXPECT_EQ(ids, prompt["greedy_ids"].get<std::vector<TokenId>>());
+      if (all) by_chunk.push_back(logits);
+    }
+  }
+  // Bit for bit, not just near: the result of a position does not depend on the chunk.
+  EXPECT_EQ(by_chunk[0], by_chunk[1]);
+  EXPECT_EQ(by_chunk[0], by_chunk[2]);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FamilyGolden,
+                         testing::Values("llama", "mistral", "qwen2", "qwen3", "phi3", "mixtral",
+                                         "olmoe", "qwen2_moe", "qwen3_moe", "gemma", "gemma2",
+                                         "gemma3", "granitemoe", "glm4_moe", "minimax_m2",
+                                         "ernie4_5_moe"),
+                         [](const auto& test) { return std::string(test.param); });
+
+}  // namespace
+}  // namespace moewe::model
