@@ -36,6 +36,7 @@ Action AddVerify(CLI::App& verb, const Globals& globals);
 Action AddDequant(CLI::App& verb, const Globals& globals);
 Action AddFamilies(CLI::App& verb, const Globals& globals);
 Action AddLogits(CLI::App& verb, const Globals& globals);
+Action AddRun(CLI::App& verb, const Globals& globals);
 Action AddTokenize(CLI::App& verb, const Globals& globals);
 Action AddDetokenize(CLI::App& verb, const Globals& globals);
 
