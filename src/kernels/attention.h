@@ -20,15 +20,16 @@ struct KvBlocks {
 };
 
 struct AttentionParams {
-  uint32_t head_dim = 0;    // of queries and keys
+  uint32_t head_dim = 0;  // of queries and keys
   uint32_t value_dim = 0;
-  float scale = 1.0f;       // multiplies scores
-  float soft_cap = 0.0f;    // 0 = none; cap * tanh(score / cap), after scale
+  float scale = 1.0f;           // multiplies scores
+  float soft_cap = 0.0f;        // 0 = none; cap * tanh(score / cap), after scale
   const float* sink = nullptr;  // one logit that joins the softmax denominator only; null = none
 };
 
-// out[value_dim] = softmax(scale * q . K[begin, end)) V[begin, end) for one query row and head. Positions go in
-// ascending order in fixed blocks, so the result does not depend on how the caller batches rows.
+// out[value_dim] = softmax(scale * q . K[begin, end)) V[begin, end) for one query row and head.
+// Positions go in ascending order in fixed blocks, so the result does not depend on how the caller
+// batches rows.
 void AttendOne(const AttentionParams& params, const float* q, const KvBlocks& keys,
                const KvBlocks& values, size_t begin, size_t end, float* out);
 

@@ -1,8 +1,8 @@
 // The arithmetic of a model on stored weight layouts, over a thread pool.
 //
-// Fixed order: the value of one output element depends only on its weight row and its own activation
-// row, never on how many rows are computed together, how they are split over threads, or on the batch.
-// (Exact on one instruction set and one activations mode, not across them.)
+// Fixed order: the value of one output element depends only on its weight row and its own
+// activation row, never on how many rows are computed together, how they are split over threads, or
+// on the batch. (Exact on one instruction set and one activations mode, not across them.)
 #ifndef MOEWE_KERNELS_COMPUTE_H_
 #define MOEWE_KERNELS_COMPUTE_H_
 
@@ -55,8 +55,8 @@ struct ExpertWork {
   std::span<const uint32_t> out_rows;    // rows of y, one a token row; no row twice in a call
 };
 
-// Holds scratch memory that grows to its high-water mark: after warm-up no call allocates. One caller
-// at a time; the pool must outlive it.
+// Holds scratch memory that grows to its high-water mark: after warm-up no call allocates. One
+// caller at a time; the pool must outlive it.
 class Compute {
  public:
   Compute(ThreadPool* pool, Activations activations);
@@ -65,14 +65,15 @@ class Compute {
   ThreadPool& pool() const;
   Activations activations() const;
 
-  // All projections share the input x[n, cols] (rows `x_stride` floats apart) and run in one parallel region.
+  // All projections share the input x[n, cols] (rows `x_stride` floats apart) and run in one
+  // parallel region.
   void Project(std::span<const Projection> projections, const float* x, size_t n, size_t x_stride);
 
   // y[n, down.rows] = FFN(x[n, gate.cols]); rows are contiguous.
   void Ffn(const FfnMatrices& ffn, GateFunction gate, const float* x, size_t n, float* y);
 
-  // Every expert's FFN over its token rows: y[out_row] = FFN_e(x[token_row]); y is overwritten in those
-  // rows only. One parallel region per stage for all experts together.
+  // Every expert's FFN over its token rows: y[out_row] = FFN_e(x[token_row]); y is overwritten in
+  // those rows only. One parallel region per stage for all experts together.
   void RoutedFfn(std::span<const ExpertWork> work, GateFunction gate, const float* x, size_t hidden,
                  float* y);
 

@@ -12,8 +12,8 @@ namespace moewe::kernels {
 // w may be null (no weight). out may be x.
 void RmsNorm(const float* x, const float* w, float w_offset, float eps, size_t n, float* out);
 
-// Rotates pairs of the first 2 * n_pairs values of one head: halves (i, i + n_pairs), or interleaved
-// (2i, 2i + 1). cos/sin [n_pairs].
+// Rotates pairs of the first 2 * n_pairs values of one head: halves (i, i + n_pairs), or
+// interleaved (2i, 2i + 1). cos/sin [n_pairs].
 void ApplyRope(float* head, const float* cos, const float* sin, size_t n_pairs, bool interleaved);
 
 // x[i] = exp(x[i] - max) / sum. All -inf gives zeros.

@@ -1,7 +1,8 @@
 // A pool for inference: short parallel regions, thousands a second.
 //
 // Workers spin briefly after a region, then park, so that a region costs well under a microsecond
-// while a model computes and nothing while it is idle. The caller takes part as worker 0. Regions do not nest.
+// while a model computes and nothing while it is idle. The caller takes part as worker 0. Regions
+// do not nest.
 #ifndef MOEWE_PLATFORM_THREAD_POOL_H_
 #define MOEWE_PLATFORM_THREAD_POOL_H_
 
@@ -24,8 +25,9 @@ class ThreadPool {
   int num_threads() const;
 
   // Calls task(i, worker) for every i in [0, num_tasks), each exactly once, in any order and on any
-  // worker in [0, num_threads()); returns when all are done. Tasks are handed out from a shared counter, so
-  // uneven tasks balance. `task` must not throw and must not call Run. One caller at a time.
+  // worker in [0, num_threads()); returns when all are done. Tasks are handed out from a shared
+  // counter, so uneven tasks balance. `task` must not throw and must not call Run. One caller at a
+  // time.
   void Run(size_t num_tasks, FunctionRef<void(size_t task, int worker)> task);
 
  private:

@@ -26,8 +26,8 @@ struct ChatRequest {
 // A compiled template. Immutable; Render may be called from any thread.
 class ChatTemplate {
  public:
-  // `special_tokens`: object of names (bos_token, ...) to strings. Throws Error{kParse} with the line
-  // for a syntax error; `name` names the template in errors.
+  // `special_tokens`: object of names (bos_token, ...) to strings. Throws Error{kParse} with the
+  // line for a syntax error; `name` names the template in errors.
   static std::unique_ptr<ChatTemplate> Compile(std::string_view source,
                                                const nlohmann::ordered_json& special_tokens,
                                                const std::string& name);
@@ -35,7 +35,8 @@ class ChatTemplate {
   static std::unique_ptr<ChatTemplate> ChatMl();
   ~ChatTemplate();
 
-  // Throws Error{kParse} (message and line of the template error). Depth, size and steps are limited.
+  // Throws Error{kParse} (message and line of the template error). Depth, size and steps are
+  // limited.
   OriginText Render(const ChatRequest& request) const;
 
  private:
