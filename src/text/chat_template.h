@@ -8,9 +8,26 @@
 #include <string>
 #include <string_view>
 
+#include "moewe/error.h"
 #include "text/origin_text.h"
 
 namespace moewe::text {
+
+// A fault of a template or one that it raises. An Error{kParse} whose message names type and line.
+class TemplateError : public Error {
+ public:
+  TemplateError(std::string type, std::string detail, int line, const std::string& template_name);
+  // As in Python: "TypeError", "UndefinedError", ...
+  const std::string& type() const { return type_; }
+  // The bare message, e.g. of raise_exception.
+  const std::string& detail() const { return detail_; }
+  int line() const { return line_; }  // 1-based; 0 = not known
+
+ private:
+  std::string type_;
+  std::string detail_;
+  int line_;
+};
 
 // What apply_chat_template takes. All JSON keeps its key order.
 struct ChatRequest {
@@ -26,7 +43,7 @@ struct ChatRequest {
 // A compiled template. Immutable; Render may be called from any thread.
 class ChatTemplate {
  public:
-  // `special_tokens`: object of names (bos_token, ...) to strings. Throws Error{kParse} with the
+  // `special_tokens`: object of names (bos_token, ...) to strings. Throws TemplateError with the
   // line for a syntax error; `name` names the template in errors.
   static std::unique_ptr<ChatTemplate> Compile(std::string_view source,
                                                const nlohmann::ordered_json& special_tokens,
@@ -35,9 +52,18 @@ class ChatTemplate {
   static std::unique_ptr<ChatTemplate> ChatMl();
   ~ChatTemplate();
 
-  // Throws Error{kParse} (message and line of the template error). Depth, size and steps are
-  // limited.
+  // Throws TemplateError. Depth, size and steps are limited.
   OriginText Render(const ChatRequest& request) const;
+
+  struct Rendering {
+    OriginText text;
+    std::vector<OriginText::Span>
+        generation_spans;  // what `{% generation %}` blocks gave, in bytes
+  };
+  Rendering RenderWithSpans(const ChatRequest& request) const;
+  // With these variables alone, as they are. What is in `messages`, `tools` and `documents` counts
+  // as written by a message.
+  Rendering RenderVariables(const nlohmann::ordered_json& variables, const std::string& now) const;
 
  private:
   struct Impl;
