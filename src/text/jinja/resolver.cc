@@ -7,11 +7,15 @@
 // expressions are resolved, and inner scopes follow in the same way.
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "text/jinja/ast.h"
-#include "text/jinja/budget.h"
 #include "text/jinja/filters.h"
 #include "text/jinja/tests.h"
 
@@ -20,17 +24,20 @@ namespace {
 
 using Load = SlotInit::Load;
 
-// The names of one scope. Copied for the branches of an `if`; slots are the scope's, so a name has
-// the same one in all branches.
+// The names of one scope. The branches of an `if` are layers over what was there before; slots are
+// the scope's, so a name has the same one in all branches.
 class Symbols {
  public:
-  Symbols(const Symbols* parent, Scope* scope) : parent_(parent), scope_(scope) {}
+  Symbols(const Symbols* parent, Scope* scope)
+      : parent_(parent), scope_(scope), slot_of_(std::make_shared<SlotMap>()) {}
+
+  // A branch: what it adds stays apart until Merge.
+  Symbols Branch() const { return Symbols(*this, this); }
 
   std::optional<Variable> Find(const std::string& name) const {
     int hops = 0;
     for (const Symbols* s = this; s != nullptr; s = s->parent_, ++hops) {
-      const auto found = s->names_.find(name);
-      if (found != s->names_.end()) return Variable{hops, found->second};
+      if (const auto slot = s->Local(name)) return Variable{hops, *slot};
     }
     return std::nullopt;
   }
@@ -41,7 +48,7 @@ class Symbols {
 
   void Write(const std::string& name) {
     written_.insert(name);
-    if (names_.contains(name)) return;
+    if (Local(name)) return;
     if (const auto outer = FindOutside(name)) {
       Define(name, {name, Load::kAlias, *outer});
     } else {
@@ -59,7 +66,7 @@ class Symbols {
     std::map<std::string, size_t> counts;
     for (const Symbols& branch : branches) {
       for (const std::string& name : branch.written_) {
-        if (!written_.contains(name)) ++counts[name];
+        if (!IsWritten(name)) ++counts[name];
       }
     }
     for (const Symbols& branch : branches) {
@@ -71,36 +78,53 @@ class Symbols {
       if (count == branches.size()) continue;
       SlotInit init{name, Load::kContext, {}};
       if (const auto outer = FindOutside(name)) init = {name, Load::kAlias, *outer};
-      inits_[names_.at(name)] = init;
+      inits_[*Local(name)] = init;
     }
   }
-
-  size_t size() const { return names_.size(); }
 
   void Finish() {
     for (const auto& [slot, init] : inits_) scope_->slots[static_cast<size_t>(slot)] = init;
   }
 
  private:
+  using SlotMap = std::unordered_map<std::string, int>;
+
+  Symbols(const Symbols& scope, const Symbols* base)
+      : parent_(scope.parent_), base_(base), scope_(scope.scope_), slot_of_(scope.slot_of_) {}
+
+  std::optional<int> Local(const std::string& name) const {
+    for (const Symbols* layer = this; layer != nullptr; layer = layer->base_) {
+      const auto found = layer->names_.find(name);
+      if (found != layer->names_.end()) return found->second;
+    }
+    return std::nullopt;
+  }
+
+  bool IsWritten(const std::string& name) const {
+    for (const Symbols* layer = this; layer != nullptr; layer = layer->base_) {
+      if (layer->written_.contains(name)) return true;
+    }
+    return false;
+  }
+
   std::optional<Variable> FindOutside(const std::string& name) const {
     return parent_ == nullptr ? std::nullopt : parent_->Find(name);
   }
 
   int Define(const std::string& name, SlotInit init) {
     auto& slots = scope_->slots;
-    Budget::Spend(1 + slots.size() / 8);
-    const auto same = [&](const SlotInit& s) { return s.name == name; };
-    const auto found = std::find_if(slots.begin(), slots.end(), same);
-    const int slot = static_cast<int>(found - slots.begin());
-    if (found == slots.end()) slots.push_back(init);
-    names_[name] = slot;
-    inits_[slot] = std::move(init);
-    return slot;
+    const auto [entry, added] = slot_of_->emplace(name, static_cast<int>(slots.size()));
+    if (added) slots.push_back(init);
+    names_[name] = entry->second;
+    inits_[entry->second] = std::move(init);
+    return entry->second;
   }
 
-  const Symbols* parent_;
+  const Symbols* parent_;          // the enclosing scope
+  const Symbols* base_ = nullptr;  // of a branch: the scope as it was before
   Scope* scope_;
-  std::map<std::string, int> names_;
+  std::shared_ptr<SlotMap> slot_of_;
+  std::unordered_map<std::string, int> names_;
   std::map<int, SlotInit> inits_;
   std::set<std::string> written_;
 };
@@ -109,11 +133,11 @@ class Symbols {
 // here.
 class Collector {
  public:
-  explicit Collector(Symbols& symbols) : symbols_(symbols) {}
+  explicit Collector(Symbols& symbols) : symbols_(&symbols) {}
 
   void Visit(const ExprPtr& expr) {
     if (expr == nullptr) return;
-    if (expr->kind == ExprKind::kName) symbols_.Read(expr->name);
+    if (expr->kind == ExprKind::kName) symbols_->Read(expr->name);
     for (const ExprPtr& operand : expr->operands) Visit(operand);
     for (const auto& [name, value] : expr->keywords) Visit(value);
     Visit(expr->star_args);
@@ -126,12 +150,12 @@ class Collector {
   void Target(const Expr& target, bool parameter) {
     if (target.kind == ExprKind::kName) {
       if (parameter) {
-        symbols_.Parameter(target.name);
+        symbols_->Parameter(target.name);
       } else {
-        symbols_.Write(target.name);
+        symbols_->Write(target.name);
       }
     } else if (target.kind == ExprKind::kNamespaceRef) {
-      symbols_.Read(target.name);
+      symbols_->Read(target.name);
     }
     for (const ExprPtr& item : target.operands) Target(*item, parameter);
   }
@@ -149,7 +173,7 @@ class Collector {
         Visit(stmt.exprs[0]);
         return;
       case StmtKind::kMacro:
-        symbols_.Write(stmt.macro->name);
+        symbols_->Write(stmt.macro->name);
         return;
       case StmtKind::kSet:
         Visit(stmt.exprs);
@@ -184,29 +208,30 @@ class Collector {
     Visit(branches[0].condition);
     const bool has_else = branches.back().condition == nullptr;
     const size_t conditions = branches.size() - (has_else ? 1 : 0);
-    Budget::Spend(symbols_.size() * branches.size() / 4);
-    const Symbols before = symbols_;
-    std::vector<Symbols> results;
-    Visit(branches[0].body);
-    results.push_back(std::exchange(symbols_, before));
-    for (size_t i = 1; i < conditions; ++i) {
-      // An elif by itself: its own test and body, no alternatives.
-      Visit(branches[i].condition);
-      const Symbols inner = symbols_;
-      Visit(branches[i].body);
-      std::vector<Symbols> inner_results;
-      inner_results.push_back(std::exchange(symbols_, inner));
-      inner_results.push_back(inner);
-      inner_results.push_back(inner);
-      symbols_.Merge(inner_results);
-    }
-    results.push_back(std::exchange(symbols_, before));
-    if (has_else) Visit(branches.back().body);
-    results.push_back(std::exchange(symbols_, before));
-    symbols_.Merge(results);
+    std::vector<Symbols> results(3, symbols_->Branch());
+    In(results[0], [&] { Visit(branches[0].body); });
+    In(results[1], [&] {
+      for (size_t i = 1; i < conditions; ++i) {
+        // An elif by itself: its own test and body, no alternatives.
+        Visit(branches[i].condition);
+        std::vector<Symbols> inner(2, symbols_->Branch());
+        In(inner[0], [&] { Visit(branches[i].body); });
+        symbols_->Merge(inner);
+      }
+    });
+    if (has_else) In(results[2], [&] { Visit(branches.back().body); });
+    symbols_->Merge(results);
   }
 
-  Symbols& symbols_;
+  // Collects into `layer` for a while.
+  template <typename Body>
+  void In(Symbols& layer, Body body) {
+    Symbols* const outer = std::exchange(symbols_, &layer);
+    body();
+    symbols_ = outer;
+  }
+
+  Symbols* symbols_;
 };
 
 bool Mentions(const Body& body, std::string_view name);
