@@ -14,6 +14,8 @@ std::span<const VerbEntry> Verbs() {
        AddConvert},
       {"tokenize", "text to token ids", "moewe tokenize demo.cmf -p 'Hello there'", AddTokenize},
       {"detokenize", "token ids to text", "moewe detokenize demo.cmf --ids 1,2,3", AddDetokenize},
+      {"template", "what the chat template makes of messages",
+       "moewe template demo.cmf --messages chat.json", AddTemplate},
       {"info", "what a model file is", "moewe info demo.cmf --tensors", AddInfo},
       {"verify", "check every hash, bound and rule of a file", "moewe verify demo.cmf", AddVerify},
       {"dequant", "one tensor as f32",

@@ -39,6 +39,7 @@ Action AddLogits(CLI::App& verb, const Globals& globals);
 Action AddRun(CLI::App& verb, const Globals& globals);
 Action AddTokenize(CLI::App& verb, const Globals& globals);
 Action AddDetokenize(CLI::App& verb, const Globals& globals);
+Action AddTemplate(CLI::App& verb, const Globals& globals);
 
 // All verbs, in the order that --help shows them.
 std::span<const VerbEntry> Verbs();
