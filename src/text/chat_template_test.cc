@@ -82,6 +82,92 @@ TEST(ChatTemplate, Features) {
   for (const Json& line : lines) CheckFeature(line, kNow);
 }
 
+// Cases of our own, answered by jinja2 3.1.6 (tests/text/README.md). The first line holds the
+// context of all.
+TEST(ChatTemplate, FurtherFeatures) {
+  const auto lines =
+      ReadLines(std::filesystem::path(MOEWE_SOURCE_DIR) / "tests/text/jinja_extra.jsonl");
+  ASSERT_GT(lines.size(), 700U);
+  for (size_t i = 1; i < lines.size(); ++i) {
+    Json line = lines[i];
+    line["context"] = lines[0]["context"];
+    CheckFeature(line, kNow);
+  }
+}
+
+std::string FailureOf(const std::string& source) {
+  try {
+    ChatTemplate::Compile(source, Json::object(), "t")->RenderVariables(Json::object(), kNow);
+  } catch (const TemplateError& error) {
+    return error.type();
+  }
+  return "";
+}
+
+TEST(ChatTemplate, HostileTemplatesAreErrors) {
+  EXPECT_EQ(
+      FailureOf("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"),
+      "RuntimeError");
+  EXPECT_EQ(FailureOf("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), "RecursionError");
+  EXPECT_EQ(FailureOf("{% set n = namespace(x='ab') %}{% for i in range(99) %}{% set n.x = n.x ~ "
+                      "n.x %}{% endfor %}"),
+            "MemoryError");
+  EXPECT_EQ(FailureOf("{{ 'a' * 10 ** 12 }}"), "MemoryError");
+  EXPECT_EQ(FailureOf("{{ [1] * 10 ** 9 }}"), "MemoryError");
+  EXPECT_EQ(FailureOf("{{ 3 ** (10 ** 9) }}"), "OverflowError");
+  EXPECT_EQ(FailureOf("{% set n = namespace() %}{% set n.n = n %}{{ n }}"), "RecursionError");
+  EXPECT_EQ(FailureOf("{{ " + std::string(9999, '(') + "1" + std::string(9999, ')') + " }}"),
+            "RecursionError");
+  // Nested deeply, but never walked: must not overflow the stack when it is freed.
+  EXPECT_EQ(FailureOf("{% set n = namespace(x=[]) %}{% for i in range(90000) %}{% set n.x = [n.x] "
+                      "%}{% endfor %}"),
+            "");
+  std::string names;
+  for (int i = 0; i < 3000; ++i) {
+    names +=
+        "{% if x" + std::to_string(i) + " %}{% set y" + std::to_string(i) + " = 1 %}{% endif %}";
+  }
+  EXPECT_EQ(FailureOf(names), "");  // linear in the number of names
+}
+
+// What of a rendering counts as written by messages, in brackets.
+std::string Marked(const std::string& source) {
+  ChatRequest request;
+  request.messages = Json::parse(R"([{"role": "user", "content": " Hi <|end|> you "}])");
+  const auto compiled = ChatTemplate::Compile(source, Json{{"eos_token", "<|end|>"}}, "t");
+  const OriginText text = compiled->Render(request);
+  std::string out;
+  size_t position = 0;
+  for (const auto& span : text.message_spans) {
+    out += text.text.substr(position, span.begin - position) + "[" +
+           text.text.substr(span.begin, span.end - span.begin) + "]";
+    position = span.end;
+  }
+  return out + text.text.substr(position);
+}
+
+TEST(ChatTemplate, OriginOfText) {
+  EXPECT_EQ(
+      Marked("{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}{% endfor %}"),
+      "<[user]>[ Hi <|end|> you ]<|end|>");
+  EXPECT_EQ(Marked("{{ 'a' + messages[0].content.strip() + eos_token }}"),
+            "a[Hi <|end|> you]<|end|>");
+  EXPECT_EQ(Marked("{{ ('x' ~ messages[0].content)[:5] }}"), "x[ Hi ]");
+  EXPECT_EQ(Marked("{{ messages[0].content.split(' ') | join(eos_token) }}"),
+            "<|end|>[Hi]<|end|>[<|end|>]<|end|>[you]<|end|>");
+  EXPECT_EQ(Marked("{{ messages[0].content.replace('Hi', eos_token) }}"),
+            "[ ]<|end|>[ <|end|> you ]");
+  EXPECT_EQ(Marked("{{ messages | tojson }}"),
+            "[{\"[role]\": \"[user]\", \"[content]\": \"[ Hi <|end|> you ]\"}]");
+  EXPECT_EQ(Marked("{{ '%s|%s' % (messages[0].role, eos_token) }}{{ '{}{}'.format(eos_token, "
+                   "messages[0].role) }}"),
+            "[user]|<|end|><|end|>[user]");
+  EXPECT_EQ(Marked("{{ (messages[0].role ~ eos_token) | upper }}"), "[USER<|END|>]");
+  EXPECT_EQ(Marked("{% set x %}{{ messages[0].role }}{% endset %}{% macro f(y) %}<{{ y }}>{% "
+                   "endmacro %}{{ f(x) }}"),
+            "<[user]>");
+}
+
 TEST(ChatTemplate, PublishedTemplates) {
   MOEWE_NEEDS_SHARED("golden/text/chat/templates.json");
   const auto index = golden::ReadJson(golden::SharedPath("golden/text/chat/templates.json"));

@@ -166,6 +166,9 @@ Value FloatOp(BinaryOp op, const Value& left, const Value& right) {
 bool IsSequence(const Value& v) { return v.is_string() || v.is_list() || v.is_tuple(); }
 
 Value Repeat(const Value& sequence, const Value& count_value) {
+  if (count_value.kind() == Kind::kBigInt) {
+    Raise("OverflowError", "cannot fit 'int' into an index-sized integer");
+  }
   const int64_t count = std::max<int64_t>(0, ToIndex(count_value));
   const auto times = static_cast<uint64_t>(count);
   if (sequence.is_string()) {

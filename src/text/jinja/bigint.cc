@@ -147,7 +147,7 @@ double BigInt::TrueDivide(const BigInt& a, const BigInt& b) {
   const bool minus = a.negative() != b.negative();
   cpp_int numerator = abs(a.rep_->value);
   cpp_int denominator = abs(b.rep_->value);
-  if (numerator == 0) return 0.0;
+  if (numerator == 0) return minus ? -0.0 : 0.0;
   // Scale so that the quotient has 66 bits, keep a sticky bit, let ldexp round once more only for
   // subnormals.
   const int64_t shift = static_cast<int64_t>(BitLength(denominator)) -

@@ -57,20 +57,26 @@ Value FromKeys(Interpreter&, const Value&, Args& args) {
   return Value::Map(std::move(dict));
 }
 
-Value BitLength(Interpreter&, const Value& self, Args&) {
+Value BitLength(Interpreter&, const Value& self, Args& args) {
+  const Arguments given("number", args, {}, 0);
   return Value::Int(static_cast<int64_t>(self.ToBig().bit_length()));
 }
-Value BitCount(Interpreter&, const Value& self, Args&) {
+Value BitCount(Interpreter&, const Value& self, Args& args) {
+  const Arguments given("number", args, {}, 0);
   const BigInt value = self.ToBig();
   int64_t count = 0;
   for (const char digit : value.ToString(2)) count += digit == '1' ? 1 : 0;
   return Value::Int(count);
 }
-Value IsIntegral(Interpreter&, const Value& self, Args&) {
+Value IsIntegral(Interpreter&, const Value& self, Args& args) {
+  const Arguments given("number", args, {}, 0);
   return Value::Bool(self.is_integer() ||
                      (std::isfinite(self.real()) && std::trunc(self.real()) == self.real()));
 }
-Value Itself(Interpreter&, const Value& self, Args&) { return Positive(self); }
+Value Itself(Interpreter&, const Value& self, Args& args) {
+  const Arguments given("number", args, {}, 0);
+  return Positive(self);
+}
 
 }  // namespace
 

@@ -102,8 +102,8 @@ void Interpreter::Print(const Value& value) {
 void Interpreter::ExecuteOutput(const Stmt& stmt, const FramePtr& frame) {
   for (const ExprPtr& expr : stmt.exprs) {
     Budget::Spend(1);
-    if (expr->kind == ExprKind::kConst && expr->constant.is_string()) {
-      out_->Append(expr->constant.str());  // the template's own text, never escaped
+    if (expr->kind == ExprKind::kConst && expr->constant.is_string() && expr->constant.str().safe) {
+      out_->Append(expr->constant.str());
       continue;
     }
     line_ = expr->line;

@@ -33,7 +33,7 @@ Value ToInt(Interpreter&, const Value& input, Args& args) {
   if (input.is_integer()) return Positive(input);
   if (input.is_float()) return std::isnan(input.real()) ? fallback : Truncate(input.real());
   if (!input.is_string()) return fallback;
-  const int64_t base = given.Integer(1, 10);
+  const int64_t base = !given.has(1) ? 10 : given[1].is_integer() ? ToIndex(given[1]) : 1;
   if (base == 0 || (base >= 2 && base <= 36)) {
     try {
       if (auto value = ParseInteger(input.text(), static_cast<int>(base))) return *std::move(value);

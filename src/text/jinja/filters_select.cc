@@ -87,7 +87,10 @@ Value RejectAttr(Interpreter& i, const Value& input, Args& args) {
 
 Value Attr(Interpreter&, const Value& input, Args& args) {
   const Arguments given("attr", args, {"name"}, 1);
-  const std::string name = ToStr(given[0]).text;
+  if (!given[0].is_string()) {
+    RaiseTypeError("attribute name must be string, not '" + TypeName(given[0]) + "'");
+  }
+  const std::string name = given[0].text();
   if (input.is_undefined()) input.undefined().Fail();
   if (auto attribute = FindAttribute(input, name)) return *std::move(attribute);
   UndefinedInfo info;

@@ -195,13 +195,14 @@ Value Sort(Interpreter&, const Value& input, Args& args) {
   const bool case_sensitive = given.Flag(1, false);
   const Value attribute = given.Or(2, Value());
   std::vector<Value> keys;
-  if (attribute.is_string() && attribute.text().find(',') != std::string::npos) {
-    // Several attributes: compared one after the other.
+  if (!attribute.is_none()) {
+    // One or several attributes, compared as lists: what is equal (undefined, too) needs no order.
     std::vector<std::vector<Value>> parts;
-    const std::string& names = attribute.text();
+    const std::string names = attribute.is_string() ? attribute.text() : "";
     for (size_t begin = 0; begin <= names.size();) {
       const size_t end = std::min(names.find(',', begin), names.size());
-      const AttributeGetter getter(Value::String(names.substr(begin, end - begin)));
+      const AttributeGetter getter(
+          attribute.is_string() ? Value::String(names.substr(begin, end - begin)) : attribute);
       parts.push_back(Keys(items, getter, case_sensitive));
       begin = end + 1;
     }
@@ -211,9 +212,9 @@ Value Sort(Interpreter&, const Value& input, Args& args) {
       keys.push_back(Value::List(std::move(key)));
     }
   } else {
-    keys = Keys(items, AttributeGetter(attribute), case_sensitive);
+    keys = Keys(items, AttributeGetter(Value()), case_sensitive);
   }
-  SortByKey(items, keys, given.Flag(0, false));
+  SortByKey(items, keys, given.Integer(0, 0) != 0);
   return Value::List(std::move(items));
 }
 

@@ -129,6 +129,7 @@ Value Indent(Interpreter&, const Value& input, Args& args) {
     indention.Append(std::string(static_cast<size_t>(width), ' '));
   }
   if (input.is_undefined()) input.undefined().Fail();
+  if (input.is_list()) Raise("AttributeError", "'list' object has no attribute 'splitlines'");
   if (!input.is_string()) {
     RaiseTypeError("unsupported operand type(s) for +=: '" + TypeName(input) + "' and 'str'");
   }

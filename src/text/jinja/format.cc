@@ -49,7 +49,8 @@ class PercentFormatter {
       pos_ = percent;
       if (pos_ < f.size()) Field();
     }
-    const bool mapping = values_.is_dict() || values_.is_undefined() || values_.is_list();
+    const bool mapping = values_.is_dict() || values_.is_undefined() || values_.is_list() ||
+                         (values_.kind() == Kind::kObject && values_.host().HasItems());
     const size_t given = values_.is_tuple() ? values_.items().size() : 1;
     if (!mapping && used_ < given)
       RaiseTypeError("not all arguments converted during string formatting");
@@ -337,7 +338,7 @@ class BraceFormatter {
 
   Value Lookup(std::string_view field) {
     size_t pos = std::min(field.find_first_of(".["), field.size());
-    Value value = First(field.substr(0, pos));
+    Value value = First(field.substr(0, pos), pos < field.size());
     while (pos < field.size()) {
       if (field[pos] == '.') {
         const size_t end = std::min(field.find_first_of(".[", pos + 1), field.size());
@@ -369,8 +370,9 @@ class BraceFormatter {
     return index;
   }
 
-  Value First(std::string_view name) {
+  Value First(std::string_view name, bool has_rest) {
     std::optional<int64_t> index = AsIndex(name);
+    if (name.empty() && has_rest) Raise("KeyError", "''");  // as the sandbox's formatter has it
     if (name.empty()) {
       if (numbering_ == Numbering::kManual) {
         RaiseValueError(

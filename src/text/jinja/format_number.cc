@@ -27,7 +27,8 @@ size_t ParseCount(std::string_view text, size_t& pos) {
 
 // Groups the digits before the point.
 std::string Group(const std::string& digits, char separator, size_t size) {
-  const size_t whole = std::min(digits.find_first_not_of("0123456789abcdefABCDEF"), digits.size());
+  const size_t whole = std::min(
+      digits.find_first_not_of(size == 3 ? "0123456789" : "0123456789abcdefABCDEF"), digits.size());
   std::string out;
   for (size_t i = 0; i < whole; ++i) {
     if (i > 0 && (whole - i) % size == 0) out += separator;

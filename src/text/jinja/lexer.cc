@@ -144,6 +144,8 @@ class Lexer {
   }
 
   void LexComment(size_t inside) {
+    if (inside >= source_.size())
+      return MoveTo(inside);  // nothing follows: no error in Jinja, either
     const size_t close = source_.find("#}", inside);
     if (close == std::string::npos) return Fail("Missing end of comment tag");
     const char before = close > inside ? source_[close - 1] : '\0';
@@ -163,6 +165,7 @@ class Lexer {
   void LexRaw(size_t begin) {
     const int line = line_;
     FinishTag(begin);
+    if (begin >= source_.size()) return;
     for (size_t open = source_.find("{%", begin); open != std::string::npos;
          open = source_.find("{%", open + 1)) {
       size_t pos = open + 2;

@@ -104,7 +104,9 @@ Body Parser::ParseBody(const Names& end_tags) {
     if (Current().Is(TokenType::kData)) {
       const Token data = Next();
       auto text = Make(ExprKind::kConst, data.line);
-      text->constant = Value::String(data.text);
+      Str plain(data.text);
+      plain.safe = true;  // the template's own text is never escaped
+      text->constant = Value::String(std::move(plain));
       add(std::move(text));
     } else if (Current().Is(TokenType::kVariableBegin)) {
       Next();

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 #include <limits>
 
@@ -10,6 +11,21 @@ namespace {
 // Of an expression's tree. Jinja itself gives up (RecursionError) at some 75 nested parentheses and
 // a few hundred chained operators.
 constexpr int kMaxExpressionDepth = 300;
+
+// Whether Jinja computes it while compiling.
+bool IsConstant(const Expr& expr) {
+  switch (expr.kind) {
+    case ExprKind::kConst:
+      return true;
+    case ExprKind::kNegate:
+    case ExprKind::kPositive:
+    case ExprKind::kBinary:
+      return std::all_of(expr.operands.begin(), expr.operands.end(),
+                         [](const ExprPtr& operand) { return IsConstant(*operand); });
+    default:
+      return false;
+  }
+}
 
 }  // namespace
 
@@ -157,9 +173,23 @@ ExprPtr Parser::ParsePower() {
   while (Current().IsOperator("**")) {
     auto node = Make(ExprKind::kBinary, Next().line);
     node->op = BinaryOp::kPower;
+    ExprPtr right = ParseUnary();
+    // Jinja hands a negative literal over to Python without parentheses unless all is constant, and
+    // there the sign comes last: -2 ** x is -(2 ** x).
+    ExprPtr sign;
+    if (left->kind == ExprKind::kNegate && left->operands[0]->kind == ExprKind::kConst &&
+        left->operands[0]->constant.is_number() && !IsConstant(*right)) {
+      sign = std::move(left);
+      left = std::move(sign->operands[0]);
+      sign->operands.clear();
+    }
     Adopt(*node, std::move(left));
-    Adopt(*node, ParseUnary());
+    Adopt(*node, std::move(right));
     left = std::move(node);
+    if (sign != nullptr) {
+      Adopt(*sign, std::move(left));
+      left = std::move(sign);
+    }
   }
   return left;
 }

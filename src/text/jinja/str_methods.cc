@@ -55,7 +55,7 @@ Value RsplitMethod(Interpreter&, const Value& self, Args& args) {
 }
 Value SplitlinesMethod(Interpreter&, const Value& self, Args& args) {
   const Arguments given("splitlines", args, {"keepends"}, 0);
-  return StringList(self, SplitLines(self.str(), given.Flag(0, false)));
+  return StringList(self, SplitLines(self.str(), given.Integer(0, 0) != 0));
 }
 
 Value PartitionAt(const Value& self, size_t found, size_t length, bool from_left) {
@@ -190,17 +190,20 @@ Value AllMethod(Interpreter&, const Value& self, Args& args) {
   }
   return Value::Bool(!text.empty());
 }
-Value IsAsciiMethod(Interpreter&, const Value& self, Args&) {
+Value IsAsciiMethod(Interpreter&, const Value& self, Args& args) {
+  const Arguments given("is", args, {}, 0);
   return Value::Bool(IsAscii(self.text()));
 }
-Value IsPrintableMethod(Interpreter&, const Value& self, Args&) {
+Value IsPrintableMethod(Interpreter&, const Value& self, Args& args) {
+  const Arguments given("is", args, {}, 0);
   const std::string& text = self.text();
   for (size_t pos = 0; pos < text.size();) {
     if (!IsPrintable(NextCodePoint(text, pos))) return Value::Bool(false);
   }
   return Value::Bool(true);
 }
-Value IsIdentifierMethod(Interpreter&, const Value& self, Args&) {
+Value IsIdentifierMethod(Interpreter&, const Value& self, Args& args) {
+  const Arguments given("is", args, {}, 0);
   const std::string& text = self.text();
   size_t pos = 0;
   if (text.empty() || !IsIdentifierStart(NextCodePoint(text, pos))) return Value::Bool(false);
@@ -210,7 +213,8 @@ Value IsIdentifierMethod(Interpreter&, const Value& self, Args&) {
   return Value::Bool(true);
 }
 template <bool kUpper>
-Value IsCaseMethod(Interpreter&, const Value& self, Args&) {
+Value IsCaseMethod(Interpreter&, const Value& self, Args& args) {
+  const Arguments given("is", args, {}, 0);
   const std::string& text = self.text();
   bool found = false;
   for (size_t pos = 0; pos < text.size();) {
@@ -220,7 +224,8 @@ Value IsCaseMethod(Interpreter&, const Value& self, Args&) {
   }
   return Value::Bool(found);
 }
-Value IsTitleMethod(Interpreter&, const Value& self, Args&) {
+Value IsTitleMethod(Interpreter&, const Value& self, Args& args) {
+  const Arguments given("is", args, {}, 0);
   const std::string& text = self.text();
   bool inside = false;
   bool found = false;

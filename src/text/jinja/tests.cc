@@ -105,8 +105,15 @@ bool SameAs(const Value& subject, Args& args) {
   }
 }
 
-bool IsFilter(const Value& v) { return v.is_string() && FindFilter(v.text()) != nullptr; }
-bool IsTest(const Value& v) { return v.is_string() && FindTest(v.text()) != nullptr; }
+// Looked up in a dict, so a name that can't be hashed is an error.
+bool IsFilter(const Value& v) {
+  Hash(v);
+  return v.is_string() && FindFilter(v.text()) != nullptr;
+}
+bool IsTest(const Value& v) {
+  Hash(v);
+  return v.is_string() && FindTest(v.text()) != nullptr;
+}
 
 }  // namespace
 

@@ -99,7 +99,8 @@ std::vector<Str> WrapLine(const Str& line, size_t width, bool break_long_words,
     }
     if (!rest.empty() && rest.back().length > width) {
       if (break_long_words) {
-        const size_t room = width - length > 0 ? width - length : 1;
+        const size_t room =
+            width - length;  // may be 0: then nothing is taken, and blanks before it stay
         Chunk& long_chunk = rest.back();
         size_t cut = std::min(room, long_chunk.length);
         const std::string& text = long_chunk.text.text;
@@ -111,7 +112,7 @@ std::vector<Str> WrapLine(const Str& line, size_t width, bool break_long_words,
           }
         }
         const size_t offset = OffsetOfCodePoint(text, cut);
-        Chunk head{long_chunk.text.Substr(0, offset), cut, false};
+        Chunk head{long_chunk.text.Substr(0, offset), cut, cut == 0};
         long_chunk = Chunk{long_chunk.text.Substr(offset, text.size()), long_chunk.length - cut,
                            long_chunk.blank};
         length += cut;
