@@ -17,14 +17,10 @@ $moewe info "$file"
 say "\$ moewe run $file --raw --greedy -n 120 -p 'Once upon a time, in a deep forest, there lived'"
 $moewe run "$file" --raw --greedy -n 120 -p 'Once upon a time, in a deep forest, there lived' --stats
 
-# The conversation's markers are written out here: chat templates are not applied yet.
 for question in "Write a Python function that returns the square of a number." \
   "What is the capital of France?" "Who are you?" "Count from 3 to 9." "Is a whale a fish?"; do
-  say "$question"
-  $moewe run "$file" --raw --greedy -p "<|im_start|>user
-$question<|im_end|>
-<|im_start|>assistant
-"
+  say "\$ moewe run $file --greedy -p '$question'"
+  $moewe run "$file" --greedy -p "$question"
 done
 
-say "Go on yourself:  $moewe run $file --raw -p 'Once upon a time'"
+say "Go on yourself:  $moewe run $file -p 'Tell me a story.'"

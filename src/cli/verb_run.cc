@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "cli/model_template.h"
 #include "cli/model_tokenizer.h"
 #include "cli/run_flags.h"
 #include "cli/verbs.h"
@@ -24,7 +25,7 @@ std::atomic<bool> interrupted{false};
 
 struct Flags {
   RunFlags run;
-  std::string model, prompt, file, ids;
+  std::string model, prompt, file, ids, system;
   bool raw = false, greedy = false, ignore_eos = false;
   uint32_t max_tokens = 0;
   std::optional<float> temp, top_p, min_p, repeat_penalty;
@@ -97,12 +98,24 @@ std::vector<engine::TokenId> Prompt(const Flags& flags, const OpenModel& open,
     throw Error(ErrorCode::kUnsupported, "the model has no tokenizer; give the prompt with --ids",
                 {open.checkpoint->files().front(), "tokenizer"});
   }
-  if (!flags.raw) {
-    throw Error(ErrorCode::kUnsupported,
-                "chat templates are not supported yet; use --raw to complete the text plainly");
+  const std::string text = flags.file.empty() ? flags.prompt : ReadTextFile(flags.file);
+  const std::string& name = open.checkpoint->files().front();
+  const auto chat =
+      flags.raw ? nullptr : TemplateOfBundle(open.checkpoint->chat_bundle(), Json::object(), name);
+  if (chat == nullptr) {
+    if (!flags.raw) LogInfo("the model has no chat template; completing the text plainly");
+    if (!flags.system.empty()) {
+      throw Error(ErrorCode::kUsage, "--system needs a chat template", {name, "--system"});
+    }
+    return tokenizer->Encode(text, /*add_special_tokens=*/true);
   }
-  return tokenizer->Encode(flags.file.empty() ? flags.prompt : ReadTextFile(flags.file),
-                           /*add_special_tokens=*/true);
+  text::ChatRequest request;
+  if (!flags.system.empty()) {
+    request.messages.push_back({{"role", "system"}, {"content", flags.system}});
+  }
+  request.messages.push_back({{"role", "user"}, {"content", text}});
+  // The template writes the special tokens that it wants, BOS included.
+  return tokenizer->Encode(chat->Render(request), /*add_special_tokens=*/false);
 }
 
 int Run(const Flags& flags, const Globals& globals) {
@@ -176,6 +189,7 @@ Action AddRun(CLI::App& verb, const Globals& globals) {
   verb.add_option("--ids", flags->ids, "the prompt as token ids");
   verb.add_flag("--raw", flags->raw, "complete the text plainly, without a chat template");
   verb.add_option("-n", flags->max_tokens, "tokens at most (default: until the end)");
+  verb.add_option("--system", flags->system, "what the system says before the text");
   verb.add_flag("--greedy", flags->greedy, "always the most likely token");
   verb.add_option("--temp", flags->temp, "temperature; 0 = greedy");
   verb.add_option("--top-k", flags->top_k, "keep the k most likely");

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "cli/model_template.h"
 #include "cli/model_tokenizer.h"
 #include "cli/verbs.h"
 #include "formats/checkpoint.h"
@@ -35,15 +36,6 @@ Json ParseText(std::string_view text, const std::string& path, const std::string
                    {.duplicate_keys = JsonOptions::DuplicateKeys::kLastWins});
 }
 
-// The strings of a chat bundle that templates know as variables.
-Json SpecialTokens(const Json& bundle) {
-  Json tokens = Json::object();
-  for (const auto& [key, value] : bundle.items()) {
-    if (value.is_string() && std::string_view(key).ends_with("_token")) tokens[key] = value;
-  }
-  return tokens;
-}
-
 std::unique_ptr<text::ChatTemplate> LoadTemplate(const TemplateFlags& flags) {
   const Json given = flags.special_tokens.empty()
                          ? Json()
@@ -56,15 +48,10 @@ std::unique_ptr<text::ChatTemplate> LoadTemplate(const TemplateFlags& flags) {
     return text::ChatTemplate::Compile(ReadTextFile(flags.model), given, flags.model);
   }
   const auto checkpoint = formats::OpenCheckpoint(flags.model);
-  const Json& bundle = checkpoint->chat_bundle();
-  const auto source = bundle.is_object() ? bundle.find("chat_template") : bundle.end();
-  if (!bundle.is_object() || source == bundle.end() || !source->is_string()) {
-    std::fprintf(stderr, "moewe: the model has no chat template; this is ChatML\n");
-    return text::ChatTemplate::ChatMl();
-  }
-  Json tokens = SpecialTokens(bundle);
-  for (const auto& [key, value] : given.items()) tokens[key] = value;
-  return text::ChatTemplate::Compile(source->get_ref<const std::string&>(), tokens, flags.model);
+  auto compiled = TemplateOfBundle(checkpoint->chat_bundle(), given, flags.model);
+  if (compiled != nullptr) return compiled;
+  std::fprintf(stderr, "moewe: the model has no chat template; this is ChatML\n");
+  return text::ChatTemplate::ChatMl();
 }
 
 Json Member(const Json& object, const char* key) {
