@@ -7,8 +7,8 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build make pkg-config ccache mold git ca-certificates
-  nlohmann-json3-dev libfmt-dev libcli11-dev libhwy-dev libboost-dev libutf8proc-dev libssl-dev
-  zlib1g-dev libgtest-dev libgmock-dev libbenchmark-dev libsimde-dev)
+  nlohmann-json3-dev libfmt-dev libcli11-dev libhwy-dev libboost-dev libutf8proc-dev
+  zlib1g-dev libgtest-dev libgmock-dev)
 if [[ "${1:-}" == lint ]]; then
   packages+=(clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev python3)
 fi

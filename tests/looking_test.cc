@@ -1,6 +1,5 @@
 // info, verify and dequant as a user runs them: exit codes, JSON, files.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -9,30 +8,13 @@
 #include <string>
 
 #include "golden.h"
+#include "program.h"
 
 namespace moewe {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-
-struct Result {
-  int code = 0;
-  std::string out;
-  Json json() const { return Json::parse(out); }
-};
-
-// Standard output and exit code of `moewe ARGUMENTS`.
-Result Moewe(const std::string& arguments) {
-  FILE* pipe = popen((MOEWE_BINARY " " + arguments + " 2>/dev/null").c_str(), "r");
-  Result result;
-  char buffer[65536];
-  for (size_t n = 0; (n = fread(buffer, 1, sizeof(buffer), pipe)) > 0;)
-    result.out.append(buffer, n);
-  const int status = pclose(pipe);
-  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return result;
-}
 
 std::string Golden(const std::string& name) { return golden::Path("cmf/" + name).string(); }
 
@@ -51,8 +33,8 @@ TEST_F(LookingTest, InfoAgreesWithTheDescriptions) {
   for (const char* name :
        {"masks_llama_f32", "mixed_all_dtypes", "loop_masks", "skills_2", "sharded"}) {
     const Json expected = golden::ReadJson(Golden("files/" + std::string(name) + ".expected.json"));
-    const Result result = Moewe("info --json --header --tensors " +
-                                Golden("files/" + expected["file"].get<std::string>()));
+    const Outcome result = RunMoewe("info --json --header --tensors " +
+                                    Golden("files/" + expected["file"].get<std::string>()));
     ASSERT_EQ(result.code, 0) << name;
     const Json info = result.json();
     EXPECT_EQ(info["header"], expected["header"]);
@@ -71,41 +53,41 @@ TEST_F(LookingTest, InfoAgreesWithTheDescriptions) {
       EXPECT_EQ(actual["nbytes"], tensor["nbytes"]);
       EXPECT_EQ(actual["hash"], tensor["hash"]);
     }
-    EXPECT_EQ(
-        Json::parse(
-            Moewe("info --header " + Golden("files/" + expected["file"].get<std::string>())).out),
-        expected["header"]);
+    EXPECT_EQ(Json::parse(RunMoewe("info --header " +
+                                   Golden("files/" + expected["file"].get<std::string>()))
+                              .out),
+              expected["header"]);
   }
 }
 
 TEST_F(LookingTest, InfoOfAFolderAndOfOneShardAlone) {
-  const Json demo = Moewe("info --json " MOEWE_SOURCE_DIR "/models/demo").json();
+  const Json demo = RunMoewe("info --json " MOEWE_SOURCE_DIR "/models/demo").json();
   EXPECT_EQ(demo["kind"], "huggingface");
   EXPECT_EQ(demo["dtypes"]["bf16"]["tensors"], demo["tensor_count"]);
   fs::copy_file(Golden("files/sharded-00002-of-00003.cmf"), At("sharded-00002-of-00003.cmf"));
-  const Json shard = Moewe("info --json " + At("sharded-00002-of-00003.cmf")).json();
+  const Json shard = RunMoewe("info --json " + At("sharded-00002-of-00003.cmf")).json();
   EXPECT_EQ(shard["shard"], Json({{"no", 2}, {"count", 3}}));
-  EXPECT_EQ(Moewe("verify " + At("sharded-00002-of-00003.cmf")).code, 0);
+  EXPECT_EQ(RunMoewe("verify " + At("sharded-00002-of-00003.cmf")).code, 0);
 }
 
 TEST_F(LookingTest, ErrorsAreJsonWithTheirExitCodes) {
-  const auto code = [](const Result& result) {
+  const auto code = [](const Outcome& result) {
     return result.json()["error"]["code"].get<std::string>();
   };
-  const Result broken = Moewe("info --json " + Golden("bad/version_3.cmf"));
+  const Outcome broken = RunMoewe("info --json " + Golden("bad/version_3.cmf"));
   EXPECT_EQ(broken.code, 3);
   EXPECT_EQ(code(broken), "UnsupportedVersion");
-  const Result missing = Moewe("verify --json " + At("nothing.cmf"));
+  const Outcome missing = RunMoewe("verify --json " + At("nothing.cmf"));
   EXPECT_EQ(missing.code, 1);
   EXPECT_EQ(code(missing), "NotFound");
 }
 
 TEST_F(LookingTest, VerifyListsProblems) {
-  const Result bad = Moewe("verify --json " + Golden("bad/flip_vocab.cmf"));
+  const Outcome bad = RunMoewe("verify --json " + Golden("bad/flip_vocab.cmf"));
   EXPECT_EQ(bad.code, 3);
   EXPECT_EQ(bad.json()["ok"], false);
   EXPECT_EQ(bad.json()["problems"][0]["code"], "HashMismatch");
-  const Result good = Moewe("verify --json " + Golden("files/dense_qwen3_q4tp.cmf"));
+  const Outcome good = RunMoewe("verify --json " + Golden("files/dense_qwen3_q4tp.cmf"));
   EXPECT_EQ(good.code, 0);
   EXPECT_EQ(good.json()["ok"], true);
   EXPECT_TRUE(good.json()["problems"].empty());
@@ -116,8 +98,8 @@ TEST_F(LookingTest, VerifyListsProblems) {
 TEST_F(LookingTest, DequantWritesFloats) {
   const std::string file = Golden("files/dense_qwen2_f32.cmf");
   const std::string flags = " --tensor model.embed_tokens.weight --out ";
-  ASSERT_EQ(Moewe("dequant " + file + flags + At("out.f32")).code, 0);
-  const Json info = Moewe("info --json --tensors " + file).json();
+  ASSERT_EQ(RunMoewe("dequant " + file + flags + At("out.f32")).code, 0);
+  const Json info = RunMoewe("info --json --tensors " + file).json();
   const std::vector<uint8_t> bytes = golden::ReadBytes(file);
   for (const Json& tensor : info["tensors"]) {
     if (tensor["name"] != "model.embed_tokens.weight") continue;
@@ -125,9 +107,9 @@ TEST_F(LookingTest, DequantWritesFloats) {
     EXPECT_EQ(golden::ReadBytes(At("out.f32")),
               std::vector<uint8_t>(begin, begin + tensor["nbytes"].get<std::ptrdiff_t>()));
   }
-  EXPECT_EQ(Moewe("dequant " + file + flags + "-").out.size(), 320u * 64 * 4);
-  EXPECT_EQ(Moewe("dequant " + file + " --tensor nope --out " + At("no.f32")).code, 2);
-  EXPECT_EQ(Moewe("dequant " + Golden("bad/flip_tensor.cmf") + flags + At("no.f32")).code, 3);
+  EXPECT_EQ(RunMoewe("dequant " + file + flags + "-").out.size(), 320u * 64 * 4);
+  EXPECT_EQ(RunMoewe("dequant " + file + " --tensor nope --out " + At("no.f32")).code, 2);
+  EXPECT_EQ(RunMoewe("dequant " + Golden("bad/flip_tensor.cmf") + flags + At("no.f32")).code, 3);
   EXPECT_FALSE(fs::exists(At("no.f32")));
 }
 

@@ -12,26 +12,10 @@
 #include <vector>
 
 #include "golden.h"
+#include "program.h"
 
 namespace moewe {
 namespace {
-
-struct Outcome {
-  std::string out;
-  int exit = 0;
-};
-
-Outcome RunProgram(const std::string& arguments) {
-  std::FILE* pipe =
-      popen((std::string(MOEWE_BINARY) + " " + arguments + " 2>/dev/null").c_str(), "r");
-  Outcome outcome;
-  std::array<char, 4096> buffer{};
-  for (size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
-    outcome.out.append(buffer.data(), n);
-  }
-  outcome.exit = WEXITSTATUS(pclose(pipe));
-  return outcome;
-}
 
 class TemplateVerb : public testing::Test {
  protected:
@@ -52,8 +36,8 @@ TEST_F(TemplateVerb, FeatureBatch) {
   const std::string file = Write("t.jinja", "x");
   const auto path = golden::Path("text/chat/micro.jsonl");
   const Outcome outcome =
-      RunProgram("template " + file + " --now 2026-03-07T09:05:03 --batch " + path.string());
-  EXPECT_EQ(outcome.exit, 0);
+      RunMoewe("template " + file + " --now 2026-03-07T09:05:03 --batch " + path.string());
+  EXPECT_EQ(outcome.code, 0);
   std::ifstream in(path);
   std::stringstream answers(outcome.out);
   size_t count = 0;
@@ -81,18 +65,18 @@ TEST_F(TemplateVerb, OneRenderingWithSpecialTokensAndTools) {
                              Write("m.json", R"([{"role": "user", "content": "Hi"}])") +
                              " --special-tokens " + Write("s.json", R"({"bos_token": "<s>"})") +
                              " --tools " + Write("tools.json", R"([{"name": "f"}])");
-  EXPECT_EQ(RunProgram(common).out, "<s>Hi1>");
-  EXPECT_EQ(RunProgram(common + " --no-generation-prompt").out, "<s>Hi1");
+  EXPECT_EQ(RunMoewe(common).out, "<s>Hi1>");
+  EXPECT_EQ(RunMoewe(common + " --no-generation-prompt").out, "<s>Hi1");
 }
 
 TEST_F(TemplateVerb, ErrorsOfTheTemplateExitAsInvalidFile) {
   const std::string messages = Write("m.json", R"([{"role": "user", "content": "Hi"}])");
-  EXPECT_EQ(
-      RunProgram("template " + Write("bad.jinja", "{% if %}") + " --messages " + messages).exit, 3);
+  EXPECT_EQ(RunMoewe("template " + Write("bad.jinja", "{% if %}") + " --messages " + messages).code,
+            3);
   const Outcome raised =
-      RunProgram("template " + Write("raise.jinja", "{{ raise_exception('no') }}") +
-                 " --json --messages " + messages);
-  EXPECT_EQ(raised.exit, 3);
+      RunMoewe("template " + Write("raise.jinja", "{{ raise_exception('no') }}") +
+               " --json --messages " + messages);
+  EXPECT_EQ(raised.code, 3);
   EXPECT_EQ(nlohmann::json::parse(raised.out)["error"]["code"], "Parse");
 }
 

@@ -1,5 +1,5 @@
 // `convert`: a checkpoint to a CMF file.
-#include <csignal>
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/size.h"
+#include "cli/interrupt.h"
 #include "cli/verbs.h"
 #include "convert/convert.h"
 #include "convert/dtype_choice.h"
@@ -24,8 +25,6 @@ struct ConvertFlags {
   int threads = 0;
 };
 
-volatile std::sig_atomic_t interrupted = 0;
-
 int Convert(const ConvertFlags& flags, const Globals& globals) {
   if (!flags.dst.ends_with(".cmf")) {
     throw Error(ErrorCode::kUsage, "DST must end in .cmf: no other target can be written yet");
@@ -42,11 +41,10 @@ int Convert(const ConvertFlags& flags, const Globals& globals) {
                                       convert::ParseQuant(rule.substr(equals + 1)));
   }
   // Stops between two tensors, so that --resume finds whole ones.
-  std::signal(SIGINT, [](int) { interrupted = 1; });
-  std::signal(SIGTERM, [](int) { interrupted = 1; });
+  const std::atomic<bool>& interrupted = CatchInterrupts();
   size_t shown = 0;
   options.progress = [&](size_t done, size_t total) {
-    if (interrupted != 0) {
+    if (interrupted) {
       throw Error(ErrorCode::kInterrupted, "stopped; --resume continues", {flags.dst, "", {}});
     }
     const size_t percent = done * 100 / total;

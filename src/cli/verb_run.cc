@@ -1,7 +1,5 @@
 // moewe run: one answer.
 #include <algorithm>
-#include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "cli/interrupt.h"
 #include "cli/model_template.h"
 #include "cli/model_tokenizer.h"
 #include "cli/run_flags.h"
@@ -20,8 +19,6 @@
 
 namespace moewe::cli {
 namespace {
-
-std::atomic<bool> interrupted{false};
 
 struct Flags {
   RunFlags run;
@@ -134,8 +131,7 @@ int Run(const Flags& flags, const Globals& globals) {
   request.chunk = open.chunk;
   request.stops = flags.stops;
   if (!flags.ignore_eos) request.eos_ids = EosIds(bundle, tokenizer.get());
-  request.cancel = &interrupted;
-  std::signal(SIGINT, [](int) { interrupted = true; });
+  request.cancel = &CatchInterrupts();
   if (request.sampling.temperature != 0.0f && !globals.quiet) {
     LogInfo("seed " + std::to_string(request.sampling.seed));
   }

@@ -63,8 +63,10 @@ std::string QuantTypeName(DType quant) {
 
 std::vector<uint8_t> Copy(Bytes bytes) { return {bytes.begin(), bytes.end()}; }
 
-// Header and sections; a CMF source's own are kept.
-formats::CmfPlan PlanContainer(const formats::Checkpoint& source, std::optional<DType> quant) {
+// Header and sections; a CMF source's own are kept, for another the header is made from `config`.
+formats::CmfPlan PlanContainer(const formats::Checkpoint& source,
+                               const std::optional<model::ModelConfig>& config,
+                               std::optional<DType> quant) {
   formats::CmfPlan plan;
   plan.tokenizer = Copy(source.tokenizer_json());
   if (const auto* cmf = dynamic_cast<const formats::CmfFile*>(&source)) {
@@ -79,7 +81,7 @@ formats::CmfPlan PlanContainer(const formats::Checkpoint& source, std::optional<
   }
   plan.header["format"] = "cmf";
   plan.header["version"] = 2;
-  plan.header["arch"] = model::ToCmfArch(model::ReadConfig(source));
+  plan.header["arch"] = model::ToCmfArch(config.value());
   plan.header["quant_type"] = QuantTypeName(quant.value_or(DType::kQ8Row));
   std::string name = source.files().front();
   if (const size_t slash = name.find_last_of('/'); slash != std::string::npos) {
@@ -114,15 +116,17 @@ ConvertResult ConvertToCmf(const formats::Checkpoint& source, const std::string&
   ConvertResult result;
   const bool from_cmf = source.kind() == formats::CheckpointKind::kCmf;
   std::vector<TensorView> tensors;
+  std::optional<model::ModelConfig> config;
   if (from_cmf) {
     tensors = source.tensors();
   } else {
-    tensors = model::CanonicalTensors(source, model::ReadConfig(source), &result.warnings);
+    config = model::ReadConfig(source);
+    tensors = model::CanonicalTensors(source, *config, &result.warnings);
     std::stable_sort(tensors.begin(), tensors.end(), [](const TensorView& a, const TensorView& b) {
       return OrderKey(a.name) < OrderKey(b.name);
     });
   }
-  formats::CmfPlan plan = PlanContainer(source, options.quant);
+  formats::CmfPlan plan = PlanContainer(source, config, options.quant);
   for (const std::string& file : source.files()) plan.source_id += file + "\n";
   for (const TensorView& tensor : tensors) {
     const DType dtype = DTypeFor(tensor, options, from_cmf);
@@ -137,11 +141,18 @@ ConvertResult ConvertToCmf(const formats::Checkpoint& source, const std::string&
     result.fallbacks += dtype == DType::kQ82f && options.quant && *options.quant != DType::kQ82f;
   }
   result.tensors = tensors.size();
-  const std::vector<formats::CmfPlanEntry> entries = plan.tensors;
+  std::vector<DType> dtypes;
+  for (const formats::CmfPlanEntry& entry : plan.tensors) dtypes.push_back(entry.dtype);
   const auto writer = formats::CmfWriter::Create(std::move(plan), dst,
                                                  {.resume = options.resume, .keep_partial = true});
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!writer->done(i)) writer->Write(i, EncodeTensor(tensors[i], entries[i].dtype, pool));
+    if (!writer->done(i)) {
+      if (dtypes[i] == tensors[i].dtype) {
+        writer->Write(i, tensors[i].bytes);
+      } else {
+        writer->Write(i, EncodeTensor(tensors[i], dtypes[i], pool));
+      }
+    }
     if (options.progress) options.progress(i + 1, tensors.size());
   }
   source.CheckReadable();  // before the file gets its name

@@ -6,7 +6,6 @@ namespace moewe::convert {
 
 std::vector<uint8_t> EncodeTensor(const formats::TensorView& tensor, DType dtype,
                                   ThreadPool& pool) {
-  if (tensor.dtype == dtype) return {tensor.bytes.begin(), tensor.bytes.end()};
   const quant::Codec* from = quant::FindCodec(tensor.dtype);
   const quant::Codec* to = quant::FindCodec(dtype);
   if (from == nullptr || to == nullptr || to->encode_rows == nullptr) {

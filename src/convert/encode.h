@@ -9,7 +9,7 @@
 
 namespace moewe::convert {
 
-// The bytes do not depend on the number of threads. A tensor that is `dtype` already is copied.
+// The bytes do not depend on the number of threads. `tensor` has another dtype than `dtype`.
 std::vector<uint8_t> EncodeTensor(const formats::TensorView& tensor, DType dtype, ThreadPool& pool);
 
 }  // namespace moewe::convert

@@ -24,16 +24,6 @@ void EncodeRows(const float* values, MatrixShape shape, uint64_t row_begin, uint
 
 }  // namespace
 
-const Codec kF32Codec = {
-    .dtype = DType::kF32,
-    .holds = HoldsAnything,
-    .encoded_size = Size,
-    .validate = ValidateSize<Size>,
-    .decode_rows = DecodeRows,
-    .encode = EncodeWhole<Size, EncodeRows>,
-    .encode_rows = EncodeRows,
-    .add_column_block = nullptr,
-    .finish_columns = nullptr,
-};
+const Codec kF32Codec = RowWiseCodec<Size, DecodeRows, EncodeRows>(DType::kF32, HoldsAnything);
 
 }  // namespace moewe::quant

@@ -112,6 +112,42 @@ void EncodeWhole(std::span<const float> values, MatrixShape shape, std::vector<u
   kRows(values.data(), shape, 0, shape.rows, out->data());
 }
 
+using DecodeRowsFunction = void (*)(Bytes, MatrixShape, uint64_t, uint64_t, float*);
+
+// The codec of a layout whose size follows from the shape and whose rows encode on their own.
+template <SizeFunction kSize, DecodeRowsFunction kDecode, RowsFunction kEncode>
+constexpr Codec RowWiseCodec(DType dtype, bool (*holds)(MatrixShape, size_t)) {
+  return {.dtype = dtype,
+          .holds = holds,
+          .encoded_size = kSize,
+          .validate = ValidateSize<kSize>,
+          .decode_rows = kDecode,
+          .encode = EncodeWhole<kSize, kEncode>,
+          .encode_rows = kEncode,
+          .add_column_block = nullptr,
+          .finish_columns = nullptr};
+}
+
+// f16 and bf16: two bytes a value, which alone differ in what the bits mean.
+template <float (*kToFloat)(uint16_t), uint16_t (*kFromFloat)(float)>
+struct TwoByteFloats {
+  static std::optional<uint64_t> Size(MatrixShape shape) {
+    return CheckedMulAdd(CheckedMul(shape.rows, shape.cols), 2, 0);
+  }
+  static void DecodeRows(Bytes bytes, MatrixShape shape, uint64_t row_begin, uint64_t row_end,
+                         float* out) {
+    const uint8_t* stored = bytes.data() + row_begin * shape.cols * 2;
+    const uint64_t count = (row_end - row_begin) * shape.cols;
+    for (uint64_t i = 0; i < count; ++i) out[i] = kToFloat(LoadU16(stored + 2 * i));
+  }
+  static void EncodeRows(const float* values, MatrixShape shape, uint64_t row_begin,
+                         uint64_t row_end, uint8_t* out) {
+    uint8_t* stored = out + row_begin * shape.cols * 2;
+    const uint64_t count = (row_end - row_begin) * shape.cols;
+    for (uint64_t i = 0; i < count; ++i) StoreU16(stored + 2 * i, kFromFloat(values[i]));
+  }
+};
+
 inline bool HoldsAnything(MatrixShape, size_t) { return true; }
 inline bool HoldsMatrix(MatrixShape, size_t ndim) { return ndim == 2; }
 inline bool HoldsGroupedMatrix(MatrixShape shape, size_t ndim) {

@@ -50,16 +50,7 @@ void EncodeRows(const float* values, MatrixShape shape, uint64_t row_begin, uint
 
 }  // namespace
 
-const Codec kQ4BlockCodec = {
-    .dtype = DType::kQ4Block,
-    .holds = HoldsAnything,
-    .encoded_size = Size,
-    .validate = ValidateSize<Size>,
-    .decode_rows = DecodeRows,
-    .encode = EncodeWhole<Size, EncodeRows>,
-    .encode_rows = EncodeRows,
-    .add_column_block = nullptr,
-    .finish_columns = nullptr,
-};
+const Codec kQ4BlockCodec =
+    RowWiseCodec<Size, DecodeRows, EncodeRows>(DType::kQ4Block, HoldsAnything);
 
 }  // namespace moewe::quant

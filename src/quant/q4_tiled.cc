@@ -34,16 +34,7 @@ void EncodeRows(const float* values, MatrixShape shape, uint64_t row_begin, uint
 
 }  // namespace
 
-const Codec kQ4TiledCodec = {
-    .dtype = DType::kQ4Tiled,
-    .holds = HoldsGroupedMatrix,
-    .encoded_size = Size,
-    .validate = ValidateSize<Size>,
-    .decode_rows = DecodeRows,
-    .encode = EncodeWhole<Size, EncodeRows>,
-    .encode_rows = EncodeRows,
-    .add_column_block = nullptr,
-    .finish_columns = nullptr,
-};
+const Codec kQ4TiledCodec =
+    RowWiseCodec<Size, DecodeRows, EncodeRows>(DType::kQ4Tiled, HoldsGroupedMatrix);
 
 }  // namespace moewe::quant

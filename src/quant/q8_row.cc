@@ -38,16 +38,6 @@ void EncodeRows(const float* values, MatrixShape shape, uint64_t row_begin, uint
 
 }  // namespace
 
-const Codec kQ8RowCodec = {
-    .dtype = DType::kQ8Row,
-    .holds = HoldsMatrix,
-    .encoded_size = Size,
-    .validate = ValidateSize<Size>,
-    .decode_rows = DecodeRows,
-    .encode = EncodeWhole<Size, EncodeRows>,
-    .encode_rows = EncodeRows,
-    .add_column_block = nullptr,
-    .finish_columns = nullptr,
-};
+const Codec kQ8RowCodec = RowWiseCodec<Size, DecodeRows, EncodeRows>(DType::kQ8Row, HoldsMatrix);
 
 }  // namespace moewe::quant

@@ -15,6 +15,14 @@ int HexValue(char c) {
   return -1;
 }
 
+// What a backslash and `c` stand for where that is one fixed character.
+std::optional<char> SingleCharacter(char c) {
+  constexpr std::string_view kWritten = "\\'\"abfnrtv";
+  constexpr std::string_view kMeant = "\\'\"\a\b\f\n\r\t\v";
+  const size_t at = kWritten.find(c);
+  return at == std::string_view::npos ? std::nullopt : std::optional(kMeant[at]);
+}
+
 // Names for \N{...}: those that occur in practice; the whole list of Unicode names would be 2 MB.
 constexpr std::array<std::pair<std::string_view, char32_t>, 28> kNames = {{
     {"BULLET", 0x2022},
@@ -63,37 +71,10 @@ std::optional<std::string> UnescapeLiteral(std::string_view in, std::string& err
     if (i + 1 >= in.size()) return fail("\\ at end of string");
     const char c = in[i + 1];
     i += 2;
-    switch (c) {
-      case '\n':
-        continue;
-      case '\\':
-      case '\'':
-      case '"':
-        out += c;
-        continue;
-      case 'a':
-        out += '\a';
-        continue;
-      case 'b':
-        out += '\b';
-        continue;
-      case 'f':
-        out += '\f';
-        continue;
-      case 'n':
-        out += '\n';
-        continue;
-      case 'r':
-        out += '\r';
-        continue;
-      case 't':
-        out += '\t';
-        continue;
-      case 'v':
-        out += '\v';
-        continue;
-      default:
-        break;
+    if (c == '\n') continue;
+    if (const auto plain = SingleCharacter(c)) {
+      out += *plain;
+      continue;
     }
     if (c >= '0' && c <= '7') {
       char32_t value = static_cast<char32_t>(c - '0');
