@@ -1,4 +1,5 @@
-// Every supported family against Hugging Face's results, in f32 (tests/golden/hf).
+// Logits and greedy tokens in f32: every supported family against Hugging Face (tests/golden/hf),
+// and existing files of every dtype that can be read (tests/golden/cmf/files).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -118,6 +119,49 @@ INSTANTIATE_TEST_SUITE_P(All, FamilyGolden,
                                          "olmoe", "qwen2_moe", "qwen3_moe", "gemma", "gemma2",
                                          "gemma3", "granitemoe", "glm4_moe", "minimax_m2",
                                          "ernie4_5_moe"),
+                         [](const auto& test) { return std::string(test.param); });
+
+class FileGolden : public testing::TestWithParam<const char*> {};
+
+TEST_P(FileGolden, LogitsAndGreedyTokensOfExistingFiles) {
+  const std::filesystem::path folder = golden::Path("cmf/files");
+  const nlohmann::json expected =
+      golden::ReadJson(folder / (std::string(GetParam()) + ".expected.json"));
+  ThreadPool threads(2);
+  LoadOptions options;
+  options.activations = kernels::Activations::kF32;
+  options.task = "none";
+  const auto model =
+      Model::Load(formats::OpenCheckpoint((folder / expected["file"].get<std::string>()).string()),
+                  options, &threads);
+  size_t runs = 0;
+  for (const nlohmann::json& run : expected["runs"]) {
+    if (!run["task"].is_null() || !run["skill"].is_null()) continue;
+    ++runs;
+    std::vector<float> logits;
+    for (size_t p = 0; p < run["prompts"].size(); ++p) {
+      auto ids = run["prompts"][p].get<std::vector<TokenId>>();
+      const size_t length = ids.size();
+      const auto greedy = run["greedy"][p].get<std::vector<TokenId>>();
+      const std::vector<float> rows =
+          Logits(model.get(), &ids, 512, SequenceChunk::Logits::kAll, greedy.size());
+      logits.insert(logits.end(), rows.begin(), rows.end());
+      ids.erase(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(length));
+      EXPECT_EQ(ids, greedy) << "prompt " << p;
+    }
+    ExpectNear(logits, golden::ReadF32(folder / run["logits"].get<std::string>()), 2e-4);
+  }
+  EXPECT_GT(runs, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FileGolden,
+                         testing::Values("dense_qwen2_f32", "dense_qwen3_f16", "dense_qwen3_q8",
+                                         "dense_qwen3_q8_2f", "dense_qwen3_q4", "dense_qwen3_q4t",
+                                         "dense_qwen3_q4tp", "moe_qwen2_f32", "moe_qwen2_q8",
+                                         "moe_qwen3_q4tp", "moe_qwen3_q4tp_moedefrag",
+                                         "moe_qwen3_q4tp_moedefrag_again", "moe_qwen2_q8_moedefrag",
+                                         "moe_qwen2_q8_moedefrag_again", "defrag_q8_2f",
+                                         "defrag_q4t", "unsharded_q8_2f", "skill_base", "mtp_tiny"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
