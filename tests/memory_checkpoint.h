@@ -39,9 +39,9 @@ class MemoryCheckpoint : public formats::Checkpoint {
     for (const uint64_t size : shape) count *= size;
     std::vector<float> values(count);
     std::iota(values.begin(), values.end(), 0.0f);
-    std::vector<uint8_t> bytes(count * sizeof(float));
-    std::memcpy(bytes.data(), values.data(), bytes.size());
-    Add(name, DType::kF32, std::move(shape), std::move(bytes));
+    // An empty tensor has no address, which memcpy would not take.
+    const auto* begin = reinterpret_cast<const uint8_t*>(values.data());
+    Add(name, DType::kF32, std::move(shape), {begin, begin + count * sizeof(float)});
   }
 
   // All tensors of a (trusted) safetensors file.

@@ -6,7 +6,8 @@ namespace moewe {
 namespace {
 
 TEST(Hash64, AgreesWithGoldenVectorsInPiecesOfAnySize) {
-  for (const auto& vector : golden::ReadJson(golden::Path("cmf/hash64/hash64.json"))["vectors"]) {
+  const nlohmann::json file = golden::ReadJson(golden::Path("cmf/hash64/hash64.json"));
+  for (const nlohmann::json& vector : file["vectors"]) {
     const std::vector<uint8_t> bytes = golden::FromHex(vector["hex"]);
     ASSERT_EQ(bytes.size(), vector["len"].get<size_t>());
     EXPECT_EQ(HashToHex(HashBytes(bytes)), vector["hash64"]);
