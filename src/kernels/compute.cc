@@ -1,34 +1,268 @@
 #include "kernels/compute.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
+#include "kernels/activation_rows.h"
+#include "kernels/aligned_buffer.h"
+#include "kernels/product.h"
 #include "kernels/reference.h"
+#include "kernels/vector_ops.h"
 
 namespace moewe::kernels {
 namespace {
 
-constexpr size_t kRowsPerTask = 32;
+// Work is handed out in chunks of rows: a multiple of the groups in which the next product's
+// activations are quantized, large enough that handing out costs nothing, small enough that all
+// threads end together.
+constexpr uint32_t kChunkRows = kInt8Group;
+constexpr uint32_t kMaxChunkRows = 256;
+constexpr size_t kChunkBytes = 64 * 1024;
+
+uint32_t RowsPerChunk(size_t row_bytes) {
+  const size_t rows = kChunkBytes / std::max<size_t>(row_bytes, 1) / kChunkRows * kChunkRows;
+  return static_cast<uint32_t>(std::clamp<size_t>(rows, kChunkRows, kMaxChunkRows));
+}
+
+size_t RowBytes(const Matrix& m) { return m.bytes.size() / std::max<uint32_t>(m.rows, 1); }
+
+// A matrix and the n entries of Impl::inputs and Impl::outputs, from `first` on, that go through
+// it.
+struct Product {
+  Matrix w;
+  Input input;
+  const float* bias;
+  size_t first;
+  size_t n;
+};
+
+// One FFN's part of the region that computes activation(gate x) * (up x).
+struct GateUp {
+  Matrix gate, up;
+  Input gate_input, up_input;
+  size_t gate_first, up_first;  // entries of Impl::inputs
+  size_t n;
+  size_t hidden_offset;  // of its rows in the hidden buffer
+  Input hidden_input;    // the form in which `down` wants them
+  const uint8_t* hidden_col_field;
+  size_t hidden_row_bytes;
+  uint8_t* hidden;
+};
+
+// One FFN of a call: rows of x and y that it takes, null = all in order.
+struct FfnShare {
+  const FfnMatrices* ffn;
+  size_t n;
+  const uint32_t* token_rows;
+  const uint32_t* out_rows;
+};
 
 }  // namespace
 
 struct Compute::Impl {
   ThreadPool* pool;
   Activations activations;
-  std::vector<std::vector<float>> rows;  // one decoded weight row a worker
-  std::vector<float> hidden;
+  ActivationRows rows;
+  std::vector<Product> products;
+  std::vector<GateUp> gate_ups;
+  std::vector<FfnShare> shares;
+  std::vector<const uint8_t*> inputs;
+  std::vector<float*> outputs;
+  std::vector<size_t> chunk_end;  // of each job of a region, cumulative
+  std::vector<uint32_t> chunk_rows;
+  std::vector<AlignedBuffer<float>> scratch;  // one a worker
+  AlignedBuffer<uint8_t> hidden;
 
-  float* RowScratch(int worker, size_t cols) {
-    std::vector<float>& row = rows[static_cast<size_t>(worker)];
-    if (row.size() < cols) row.resize(cols);
-    return row.data();
+  void NeedScratch(size_t floats) {
+    for (AlignedBuffer<float>& buffer : scratch) buffer.Need(floats);
   }
+  float* Scratch(int worker) { return scratch[static_cast<size_t>(worker)].data(); }
+
+  // Runs task(job, row_begin, row_end, worker) over chunks of the rows of all jobs, which were
+  // announced by AddChunks in order.
+  void AddChunks(uint32_t rows_of_job, size_t row_bytes) {
+    const uint32_t per_chunk = RowsPerChunk(row_bytes);
+    chunk_rows.push_back(per_chunk);
+    const size_t before = chunk_end.empty() ? 0 : chunk_end.back();
+    chunk_end.push_back(before + (rows_of_job + per_chunk - 1) / per_chunk);
+  }
+  template <typename RowsOf, typename Task>
+  void RunChunks(const RowsOf& rows_of, const Task& task) {
+    if (chunk_end.empty()) return;
+    pool->Run(chunk_end.back(), [&](size_t chunk, int worker) {
+      const auto job = static_cast<size_t>(
+          std::upper_bound(chunk_end.begin(), chunk_end.end(), chunk) - chunk_end.begin());
+      const size_t first = job == 0 ? 0 : chunk_end[job - 1];
+      const auto begin = static_cast<uint32_t>((chunk - first) * chunk_rows[job]);
+      task(job, begin, std::min(rows_of(job), begin + chunk_rows[job]), worker);
+    });
+    chunk_end.clear();
+    chunk_rows.clear();
+  }
+
+  void RunProducts();
+  void ProductChunk(const Product& p, uint32_t begin, uint32_t end, int worker);
+  void GateUpChunk(const GateUp& job, GateFunction gate, uint32_t begin, uint32_t end, int worker);
+  void AddInputs(size_t form, size_t n, const uint32_t* token_rows);
+  size_t AddRows(const Matrix& w, Input input, const FfnShare& share, const float* x,
+                 size_t x_rows);
+  size_t AddGateUps(const float* x, size_t x_rows);
+  void RunFfns(GateFunction gate, const float* x, size_t x_rows, float* y);
 };
+
+void Compute::Impl::ProductChunk(const Product& p, uint32_t begin, uint32_t end, int worker) {
+  float* y[kTokenBlock];
+  for (size_t t = 0; t < p.n; t += kTokenBlock) {
+    const size_t count = std::min(kTokenBlock, p.n - t);
+    for (size_t i = 0; i < count; ++i) y[i] = outputs[p.first + t + i] + begin;
+    ComputeRows(p.w, p.input, begin, end, &inputs[p.first + t], count, y, Scratch(worker));
+    if (p.bias == nullptr) continue;
+    for (size_t i = 0; i < count; ++i) {
+      for (uint32_t row = begin; row < end; ++row) y[i][row - begin] += p.bias[row];
+    }
+  }
+}
+
+void Compute::Impl::RunProducts() {
+  size_t floats = 0;
+  for (const Product& p : products) {
+    floats = std::max(floats, ProductScratchFloats(p.w.cols));
+    AddChunks(p.w.rows, RowBytes(p.w));
+  }
+  NeedScratch(floats);
+  RunChunks([&](size_t job) { return products[job].w.rows; },
+            [&](size_t job, uint32_t begin, uint32_t end, int worker) {
+              ProductChunk(products[job], begin, end, worker);
+            });
+}
+
+// The chunk's columns of the hidden rows, in the form that `down` wants.
+void Compute::Impl::GateUpChunk(const GateUp& job, GateFunction gate, uint32_t begin, uint32_t end,
+                                int worker) {
+  const size_t width = job.gate.rows;
+  const size_t count = end - begin;
+  float* g_rows = Scratch(worker);
+  float* u_rows = g_rows + kTokenBlock * kMaxChunkRows;
+  float* product_scratch = u_rows + kTokenBlock * kMaxChunkRows;
+  float* g[kTokenBlock];
+  float* u[kTokenBlock];
+  for (size_t i = 0; i < kTokenBlock; ++i) {
+    g[i] = g_rows + i * kMaxChunkRows;
+    u[i] = u_rows + i * kMaxChunkRows;
+  }
+  for (size_t t = 0; t < job.n; t += kTokenBlock) {
+    const size_t n = std::min(kTokenBlock, job.n - t);
+    ComputeRows(job.gate, job.gate_input, begin, end, &inputs[job.gate_first + t], n, g,
+                product_scratch);
+    ComputeRows(job.up, job.up_input, begin, end, &inputs[job.up_first + t], n, u, product_scratch);
+    for (size_t i = 0; i < n; ++i) {
+      GateTimesUp(gate, g[i], u[i], count);
+      uint8_t* row = job.hidden + (t + i) * job.hidden_row_bytes;
+      if (job.hidden_input == Input::kFloat) {
+        std::memcpy(row + begin * sizeof(float), g[i], count * sizeof(float));
+      } else {
+        const uint8_t* field = job.hidden_col_field;
+        Int8KernelsFor(ActiveIsa())
+            .quantize(g[i], field == nullptr ? nullptr : field + size_t{begin} * 2, count,
+                      begin / kInt8Group, width, job.hidden_input, row);
+      }
+    }
+  }
+}
+
+void Compute::Impl::AddInputs(size_t form, size_t n, const uint32_t* token_rows) {
+  for (size_t i = 0; i < n; ++i) {
+    const bool direct = token_rows == nullptr || rows.HasIndices(form);
+    inputs.push_back(rows.Row(form, direct ? i : token_rows[i]));
+  }
+}
+
+// Rows go through many experts: they are prepared once for all, unless a matrix has an input scale
+// of its own.
+size_t Compute::Impl::AddRows(const Matrix& w, Input input, const FfnShare& share, const float* x,
+                              size_t x_rows) {
+  const bool own = input != Input::kFloat && ColFieldOf(w) != nullptr;
+  return own ? rows.Add(w, input, {x, share.n, w.cols, share.token_rows})
+             : rows.Add(w, input, {x, x_rows, w.cols, nullptr});
+}
+
+// Fills gate_ups, their inputs and the place of their hidden rows from `shares`.
+size_t Compute::Impl::AddGateUps(const float* x, size_t x_rows) {
+  gate_ups.clear();
+  rows.Clear();
+  inputs.clear();
+  size_t hidden_bytes = 0;
+  size_t cols = 0;
+  for (const FfnShare& share : shares) {
+    const FfnMatrices& ffn = *share.ffn;
+    GateUp job{};
+    job.gate = ffn.gate;
+    job.up = ffn.up;
+    job.gate_input = InputOf(ffn.gate, activations);
+    job.up_input = InputOf(ffn.up, activations);
+    job.gate_first = AddRows(ffn.gate, job.gate_input, share, x, x_rows);  // forms, for now
+    job.up_first = AddRows(ffn.up, job.up_input, share, x, x_rows);
+    job.n = share.n;
+    job.hidden_offset = hidden_bytes;
+    job.hidden_input = InputOf(ffn.down, activations);
+    job.hidden_col_field = job.hidden_input == Input::kFloat ? nullptr : ColFieldOf(ffn.down);
+    job.hidden_row_bytes = job.hidden_input == Input::kFloat
+                               ? (size_t{ffn.gate.rows} * sizeof(float) + 63) / 64 * 64
+                               : PreparedRow::Bytes(ffn.gate.rows);
+    hidden_bytes += share.n * job.hidden_row_bytes;
+    cols = std::max({cols, size_t{ffn.gate.cols}, size_t{ffn.down.cols}});
+    gate_ups.push_back(job);
+  }
+  rows.Prepare(pool);
+  uint8_t* base = hidden.Need(hidden_bytes);
+  for (size_t i = 0; i < gate_ups.size(); ++i) {
+    GateUp& job = gate_ups[i];
+    const size_t gate_form = job.gate_first;
+    const size_t up_form = job.up_first;
+    job.gate_first = inputs.size();
+    AddInputs(gate_form, job.n, shares[i].token_rows);
+    job.up_first = inputs.size();
+    if (up_form == gate_form) {
+      job.up_first = job.gate_first;
+    } else {
+      AddInputs(up_form, job.n, shares[i].token_rows);
+    }
+    job.hidden = base + job.hidden_offset;
+  }
+  return cols;
+}
+
+void Compute::Impl::RunFfns(GateFunction gate, const float* x, size_t x_rows, float* y) {
+  const size_t cols = AddGateUps(x, x_rows);
+  NeedScratch(2 * kTokenBlock * kMaxChunkRows + ProductScratchFloats(cols));
+  for (const GateUp& job : gate_ups) AddChunks(job.gate.rows, 2 * RowBytes(job.gate));
+  RunChunks([&](size_t job) { return gate_ups[job].gate.rows; },
+            [&](size_t job, uint32_t begin, uint32_t end, int worker) {
+              GateUpChunk(gate_ups[job], gate, begin, end, worker);
+            });
+
+  products.clear();
+  inputs.clear();
+  outputs.clear();
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const FfnShare& share = shares[i];
+    const GateUp& job = gate_ups[i];
+    const Matrix& down = share.ffn->down;
+    products.push_back({down, job.hidden_input, nullptr, inputs.size(), share.n});
+    for (size_t t = 0; t < share.n; ++t) {
+      inputs.push_back(job.hidden + t * job.hidden_row_bytes);
+      outputs.push_back(y +
+                        (share.out_rows == nullptr ? t : share.out_rows[t]) * size_t{down.rows});
+    }
+  }
+  RunProducts();
+}
 
 Compute::Compute(ThreadPool* pool, Activations activations) : impl_(std::make_unique<Impl>()) {
   impl_->pool = pool;
   impl_->activations = activations;
-  impl_->rows.resize(static_cast<size_t>(pool->num_threads()));
+  impl_->scratch.resize(static_cast<size_t>(pool->num_threads()));
 }
 
 Compute::~Compute() = default;
@@ -38,49 +272,48 @@ Activations Compute::activations() const { return impl_->activations; }
 
 void Compute::Project(std::span<const Projection> projections, const float* x, size_t n,
                       size_t x_stride) {
+  Impl& impl = *impl_;
+  impl.rows.Clear();
+  impl.products.clear();
+  impl.inputs.clear();
+  impl.outputs.clear();
   for (const Projection& p : projections) {
-    const size_t tasks = (p.w.rows + kRowsPerTask - 1) / kRowsPerTask;
-    impl_->pool->Run(tasks, [&](size_t task, int worker) {
-      float* weights = impl_->RowScratch(worker, p.w.cols);
-      const size_t end = std::min<size_t>(p.w.rows, (task + 1) * kRowsPerTask);
-      for (size_t row = task * kRowsPerTask; row < end; ++row) {
-        reference::DecodeRow(p.w, static_cast<uint32_t>(row), weights);
-        const float bias = p.bias == nullptr ? 0.0f : p.bias[row];
-        for (size_t t = 0; t < n; ++t) {
-          const double dot = reference::Dot(weights, x + t * x_stride, p.w.cols);
-          p.y[t * p.y_stride + row] = static_cast<float>(dot) + bias;
-        }
-      }
-    });
+    const Input input = InputOf(p.w, impl.activations);
+    const size_t form = impl.rows.Add(p.w, input, {x, n, x_stride, nullptr});
+    impl.products.push_back({p.w, input, p.bias, form, n});
   }
+  impl.rows.Prepare(impl.pool);
+  for (size_t i = 0; i < projections.size(); ++i) {
+    const size_t form = impl.products[i].first;
+    impl.products[i].first = impl.inputs.size();
+    impl.AddInputs(form, n, nullptr);
+    for (size_t t = 0; t < n; ++t) {
+      impl.outputs.push_back(projections[i].y + t * projections[i].y_stride);
+    }
+  }
+  impl.RunProducts();
 }
 
 void Compute::Ffn(const FfnMatrices& ffn, GateFunction gate, const float* x, size_t n, float* y) {
-  const size_t width = ffn.gate.rows;
-  std::vector<float>& hidden = impl_->hidden;
-  if (hidden.size() < 2 * n * width) hidden.resize(2 * n * width);
-  float* g = hidden.data();
-  float* u = g + n * width;
-  const Projection in[] = {{ffn.gate, nullptr, g, width}, {ffn.up, nullptr, u, width}};
-  Project(in, x, n, ffn.gate.cols);
-  for (size_t i = 0; i < n * width; ++i) g[i] = reference::Activate(gate, g[i]) * u[i];
-  const Projection out[] = {{ffn.down, nullptr, y, ffn.down.rows}};
-  Project(out, g, n, width);
+  impl_->shares.assign(1, {&ffn, n, nullptr, nullptr});
+  impl_->RunFfns(gate, x, n, y);
 }
 
 void Compute::RoutedFfn(std::span<const ExpertWork> work, GateFunction gate, const float* x,
                         size_t hidden, float* y) {
+  (void)hidden;  // the experts' width
+  impl_->shares.clear();
+  size_t x_rows = 0;
   for (const ExpertWork& expert : work) {
-    for (size_t i = 0; i < expert.token_rows.size(); ++i) {
-      Ffn(expert.ffn, gate, x + expert.token_rows[i] * hidden, 1, y + expert.out_rows[i] * hidden);
-    }
+    impl_->shares.push_back(
+        {&expert.ffn, expert.token_rows.size(), expert.token_rows.data(), expert.out_rows.data()});
+    for (uint32_t row : expert.token_rows) x_rows = std::max<size_t>(x_rows, size_t{row} + 1);
   }
+  impl_->RunFfns(gate, x, x_rows, y);
 }
 
 void Compute::DecodeRow(const Matrix& matrix, uint64_t row, float* out) {
   reference::DecodeRow(matrix, static_cast<uint32_t>(row), out);
 }
-
-const char* KernelIsaName() { return "scalar"; }
 
 }  // namespace moewe::kernels

@@ -8,6 +8,7 @@
 
 #include "kernels/ladder.h"
 #include "kernels/layout.h"
+#include "quant/codec.h"
 
 namespace moewe::kernels::reference {
 namespace {
@@ -95,9 +96,14 @@ void DecodeRow(const Matrix& m, uint32_t row, float* out) {
     case DType::kQ4tp:
       return DecodeQ4tp(m, row, out);
     default:
-      // Not a dtype that a model binds (IsComputable); NaN rather than a plausible value.
-      std::fill_n(out, m.cols, std::numeric_limits<float>::quiet_NaN());
+      break;
   }
+  const quant::Codec* codec = quant::FindCodec(m.dtype);
+  if (codec == nullptr) {  // not a dtype that a model binds; NaN rather than a plausible value
+    std::fill_n(out, m.cols, std::numeric_limits<float>::quiet_NaN());
+    return;
+  }
+  codec->decode_rows(m.bytes, {m.rows, m.cols}, row, row + 1, out);
 }
 
 double Dot(const float* a, const float* b, size_t n) {
@@ -157,6 +163,10 @@ void SoftCap(float* x, float cap, size_t n) {
 
 void AddScaled(float* y, const float* x, float scale, size_t n) {
   for (size_t i = 0; i < n; ++i) y[i] = std::fma(scale, x[i], y[i]);
+}
+
+void GateTimesUp(GateFunction function, float* gate, const float* up, size_t n) {
+  for (size_t i = 0; i < n; ++i) gate[i] = Activate(function, gate[i]) * up[i];
 }
 
 void AttendOne(const AttentionParams& params, const float* q, const KvBlocks& keys,

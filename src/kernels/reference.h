@@ -24,6 +24,7 @@ void ApplyRope(float* head, const float* cos, const float* sin, size_t n_pairs, 
 void Softmax(float* x, size_t n);
 void SoftCap(float* x, float cap, size_t n);
 void AddScaled(float* y, const float* x, float scale, size_t n);
+void GateTimesUp(GateFunction function, float* gate, const float* up, size_t n);
 
 // As in attention.h.
 void AttendOne(const AttentionParams& params, const float* q, const KvBlocks& keys,

@@ -15,5 +15,8 @@ void SoftCap(float* x, float cap, size_t n) { reference::SoftCap(x, cap, n); }
 void AddScaled(float* y, const float* x, float scale, size_t n) {
   reference::AddScaled(y, x, scale, n);
 }
+void GateTimesUp(GateFunction function, float* gate, const float* up, size_t n) {
+  reference::GateTimesUp(function, gate, up, n);
+}
 
 }  // namespace moewe::kernels

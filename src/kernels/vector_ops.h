@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/compute.h"
+
 namespace moewe::kernels {
 
 // out[i] = x[i] / sqrt(mean(x^2) + eps) * (w[i] + w_offset). w_offset 1 is Gemma's (1 + w).
@@ -24,6 +26,9 @@ void SoftCap(float* x, float cap, size_t n);
 
 // y[i] += scale * x[i]
 void AddScaled(float* y, const float* x, float scale, size_t n);
+
+// gate[i] = gate_function(gate[i]) * up[i]
+void GateTimesUp(GateFunction function, float* gate, const float* up, size_t n);
 
 }  // namespace moewe::kernels
 

@@ -1,0 +1,83 @@
+// Integer dot products of quantized weights with int8 activations.
+//
+// The rule, the same on every instruction set, bit for bit: activations are quantized per group of
+// 32 (scale dx = absmax / 127, round to nearest even); a group's products are summed exactly in
+// int32; group g goes to chain j = g mod 4, groups ascending, c_j = fma(float(sum), ws * dx, c_j);
+// a row is (c0 + c2) + (c1 + c3). 8-bit rows have one scale: c_j = fma(float(sum), dx, c_j), and
+// the row is multiplied by it at the end. q8_2f multiplies the activations by the column field
+// before they are quantized. A group with a NaN or an infinity gets dx = NaN, so that the result is
+// NaN; one below 1e-36 counts as zero.
+#ifndef MOEWE_KERNELS_INT8_H_
+#define MOEWE_KERNELS_INT8_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/compute.h"
+#include "kernels/isa.h"
+
+namespace moewe::kernels {
+
+// The form in which a weight matrix wants its activations.
+enum class Input : uint8_t {
+  kFloat,    // f32, as they are
+  kNibbles,  // quantized, for 4-bit weights
+  kBytes,    // quantized, for 8-bit weights
+};
+
+Input InputOf(const Matrix& matrix, Activations activations);
+
+// The column field of a q8_2f matrix (f16[cols]), null for every other.
+const uint8_t* ColFieldOf(const Matrix& matrix);
+
+// A quantized activation row: [int8 q: padded groups * 32, in the order that the kernels of the
+// instruction set want][f32 dx, four copies a group][i32 8 (kNibbles) or 128 (kBytes) times the sum
+// of q, four copies a group]. Four copies, because a vector holds four weight rows a group. Padded
+// to a multiple of 4 groups with zeros.
+struct PreparedRow {
+  static size_t PaddedGroups(size_t cols) { return (cols + 127) / 128 * 4; }
+  static size_t Bytes(size_t cols) { return PaddedGroups(cols) * 64; }
+};
+
+// Quantizes groups [group, group + ceil(count / 32)) of a row of `cols` values: x[count] and the
+// matching part of the column field (f16, null = none) start at that group. The call that reaches
+// the end of the row fills the padding.
+using QuantizeFn = void (*)(const float* x, const uint8_t* col_field, size_t count, size_t group,
+                            size_t cols, Input input, uint8_t* row);
+
+// y[t][r - row_begin] = row r of the matrix times activation row t, for r in [row_begin, row_end)
+// and t in [0, n). `scratch`: Int8ScratchFloats(cols), 64-byte aligned.
+using Int8Fn = void (*)(const Matrix& w, uint32_t row_begin, uint32_t row_end,
+                        const uint8_t* const* x, size_t n, float* const* y, float* scratch);
+
+struct Int8Kernels {
+  QuantizeFn quantize;
+  Int8Fn nibbles;  // q4_block with cols % 32 == 0, q4_tiled, q4tp
+  Int8Fn bytes;    // q8_row, q8_2f
+};
+
+// Activations that share a scale.
+inline constexpr size_t kInt8Group = 32;
+
+size_t Int8ScratchFloats(size_t cols);
+
+const Int8Kernels& Int8KernelsFor(Isa isa);
+extern const Int8Kernels kInt8Scalar;
+#if defined(__x86_64__)
+extern const Int8Kernels kInt8Avx2;
+extern const Int8Kernels kInt8Avx512;
+
+// Scales of rows [row, row + 8) of a 4-bit matrix, the last row repeated where there are fewer:
+// two panels of [padded groups][4 rows], the second Int8PanelFloats(cols) after the first. AVX2
+// code, used by AVX-512 too.
+void ScalePanelsAvx2(const Matrix& w, uint32_t row, float* panels);
+// As QuantizeFn, for kernels that hold `groups_per_vector` 4-bit groups a register.
+void QuantizeAvx2(const float* x, const uint8_t* col_field, size_t count, size_t group, size_t cols,
+                  Input input, size_t groups_per_vector, uint8_t* row);
+#endif
+
+inline size_t Int8PanelFloats(size_t cols) { return PreparedRow::PaddedGroups(cols) * 4 + 32; }
+
+}  // namespace moewe::kernels
+
+#endif  // MOEWE_KERNELS_INT8_H_

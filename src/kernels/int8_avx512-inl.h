@@ -1,0 +1,137 @@
+// The integer path on AVX-512 VNNI: `dpbusd` on unsigned weights, the offset taken off as a
+// precomputed integer a group (8 or 128 times the sum of the activations). Included by
+// int8_avx512.cc and, over SIMDe's emulation of the same intrinsics, by its test. Activation order
+// of kNibbles: four groups, [even elements of all][odd elements of all].
+
+inline __m512i Load512(const void* p) { return _mm512_loadu_si512(p); }
+
+// Four int32 a 128-bit lane (a group) and row to [row 0, 1, 2, 3] a lane.
+inline __m512i JoinRows512(__m512i s0, __m512i s1, __m512i s2, __m512i s3) {
+  const __m512i t01 =
+      _mm512_add_epi32(_mm512_unpacklo_epi32(s0, s1), _mm512_unpackhi_epi32(s0, s1));
+  const __m512i t23 =
+      _mm512_add_epi32(_mm512_unpacklo_epi32(s2, s3), _mm512_unpackhi_epi32(s2, s3));
+  return _mm512_add_epi32(_mm512_unpacklo_epi64(t01, t23), _mm512_unpackhi_epi64(t01, t23));
+}
+
+// Lane j holds chain j of four rows: (c0 + c2) + (c1 + c3).
+inline void StoreRows512(__m512 acc, float* out) {
+  alignas(64) float c[16];
+  _mm512_storeu_ps(c, acc);
+  for (int r = 0; r < 4; ++r) out[r] = (c[r] + c[8 + r]) + (c[4 + r] + c[12 + r]);
+}
+
+inline constexpr size_t kPrefetch512 = 4096;
+
+struct Tiles512 {
+  // Nibbles of four groups from p; only the first `live` exist.
+  template <size_t kStride>
+  static __m512i LoadQuad(const uint8_t* p, size_t live) {
+    if (live >= 4) {
+      if constexpr (kStride == kGroupNibbles) return Load512(p);
+      const auto at = [p](size_t i) {
+        return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i * kStride));
+      };
+      __m512i v = _mm512_castsi128_si512(at(0));
+      v = _mm512_inserti32x4(v, at(1), 1);
+      v = _mm512_inserti32x4(v, at(2), 2);
+      return _mm512_inserti32x4(v, at(3), 3);
+    }
+    alignas(64) uint8_t rest[64] = {};
+    for (size_t i = 0; i < live; ++i) std::memcpy(rest + i * 16, p + i * kStride, 16);
+    return Load512(rest);
+  }
+
+  template <size_t kStride, int T>
+  static void Nibbles(const uint8_t* const (&w)[4], size_t groups, const float* panel,
+                      const uint8_t* const* x, size_t padded, float (*out)[4]) {
+    __m512 acc[T];
+    for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
+    const __m512i mask = _mm512_set1_epi8(15);
+    for (size_t g = 0; g < groups; g += 4) {
+      if constexpr (T == 1) {
+        const uint8_t* ahead = w[0] + g * 4 * kStride + kPrefetch512;
+        for (size_t line = 0; line < 4 * 4 * kStride; line += 64) {
+          _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T0);
+        }
+      }
+      __m512i lo[4];
+      __m512i hi[4];
+      for (int r = 0; r < 4; ++r) {
+        const __m512i v = LoadQuad<kStride>(w[r] + g * kStride, groups - g);
+        lo[r] = _mm512_and_si512(v, mask);
+        hi[r] = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
+      }
+      const __m512 scales = _mm512_loadu_ps(panel + g * 4);
+      for (int t = 0; t < T; ++t) {
+        const __m512i even = Load512(x[t] + g * 32);
+        const __m512i odd = Load512(x[t] + g * 32 + 64);
+        __m512i s[4];
+        for (int r = 0; r < 4; ++r) {
+          s[r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), lo[r], even),
+                                     hi[r], odd);
+        }
+        const __m512i sums = _mm512_sub_epi32(JoinRows512(s[0], s[1], s[2], s[3]),
+                                              Load512(x[t] + padded * 48 + g * 16));
+        const __m512 dx =
+            _mm512_loadu_ps(reinterpret_cast<const float*>(x[t] + padded * 32 + g * 16));
+        acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), _mm512_mul_ps(scales, dx), acc[t]);
+      }
+    }
+    for (int t = 0; t < T; ++t) StoreRows512(acc[t], out[t]);
+  }
+
+  // Four groups of 8-bit weights of one row times one token: two vectors of two groups each, folded
+  // to four int32 a 128-bit lane (a group). Shuffling 64-bit halves keeps the groups in ascending
+  // lanes.
+  static __m512i Products(const uint8_t* w, const uint8_t* x) {
+    const __m512i flip = _mm512_set1_epi8(-128);
+    const __m512i p0 =
+        _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_xor_si512(Load512(w), flip), Load512(x));
+    const __m512i p1 = _mm512_dpbusd_epi32(
+        _mm512_setzero_si512(), _mm512_xor_si512(Load512(w + 64), flip), Load512(x + 64));
+    return _mm512_add_epi32(_mm512_shuffle_i32x4(p0, p1, 0x88), _mm512_shuffle_i32x4(p0, p1, 0xDD));
+  }
+
+  template <int T>
+  static void Bytes(const uint8_t* const (&rows)[4], size_t cols, const uint8_t* const* x,
+                    size_t padded, float (*out)[4]) {
+    __m512 acc[T];
+    for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
+    alignas(64) uint8_t tail[4][128];
+    for (size_t g = 0; g * 32 < cols; g += 4) {
+      const uint8_t* w[4];
+      for (int r = 0; r < 4; ++r) {
+        w[r] = rows[r] + g * 32;
+        if (cols - g * 32 < 128) {
+          std::memset(tail[r], 0, sizeof(tail[r]));
+          std::memcpy(tail[r], w[r], cols - g * 32);
+          w[r] = tail[r];
+        }
+      }
+      if constexpr (T == 1) {
+        const uint8_t* ahead = rows[0] + g * 4 * 32 + kPrefetch512;
+        for (size_t line = 0; line < 512; line += 64) {
+          _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T0);
+        }
+      }
+      for (int t = 0; t < T; ++t) {
+        __m512i s[4];
+        for (int r = 0; r < 4; ++r) s[r] = Products(w[r], x[t] + g * 32);
+        const __m512i sums = _mm512_sub_epi32(JoinRows512(s[0], s[1], s[2], s[3]),
+                                              Load512(x[t] + padded * 48 + g * 16));
+        const __m512 dx =
+            _mm512_loadu_ps(reinterpret_cast<const float*>(x[t] + padded * 32 + g * 16));
+        acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), dx, acc[t]);
+      }
+    }
+    for (int t = 0; t < T; ++t) StoreRows512(acc[t], out[t]);
+  }
+};
+
+#include "kernels/int8_driver-inl.h"
+
+void Quantize512(const float* x, const uint8_t* col_field, size_t count, size_t group, size_t cols,
+                 Input input, uint8_t* row) {
+  QuantizeAvx2(x, col_field, count, group, cols, input, 4, row);
+}

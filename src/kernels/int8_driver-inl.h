@@ -1,0 +1,90 @@
+// The loops around the register tiles of an instruction set: blocks of 8 rows share a scale panel,
+// 4 rows enter a tile together, tokens go through in tiles of up to kMaxTile. Included inside a
+// target region and an anonymous namespace by int8_avx2.cc and int8_avx512-inl.h, which give
+// `Tiles`:
+//   template <size_t kStride, int T> static void Nibbles(w[4], groups, panel, x, padded, out[T][4])
+//   template <int T> static void Bytes(w[4], cols, x, padded, out[T][4])
+
+// Rows past the end repeat the last one and are not stored.
+template <class Tile>
+inline void ForTokenTiles(size_t n, const Tile& tile) {
+  size_t t = 0;
+  for (; t + 4 <= n; t += 4) tile.template operator()<4>(t);
+  switch (n - t) {
+    case 3:
+      tile.template operator()<3>(t);
+      break;
+    case 2:
+      tile.template operator()<2>(t);
+      break;
+    case 1:
+      tile.template operator()<1>(t);
+      break;
+    default:
+      break;
+  }
+}
+
+template <class Tiles, size_t kStride>
+void NibbleRows(const Matrix& w, const uint8_t* first_nibble, uint32_t row_begin, uint32_t row_end,
+                const uint8_t* const* x, size_t n, float* const* y, float* panels) {
+  const size_t groups = w.cols / kGroup;
+  const size_t padded = PreparedRow::PaddedGroups(w.cols);
+  const size_t row_bytes = groups * kStride;
+  for (uint32_t block = row_begin; block < row_end; block += 8) {
+    ScalePanelsAvx2(w, block, panels);
+    for (uint32_t row = block; row < row_end && row < block + 8; row += 4) {
+      const float* panel = panels + (row - block) / 4 * Int8PanelFloats(w.cols);
+      const uint8_t* rows[4];
+      for (uint32_t r = 0; r < 4; ++r) {
+        const uint32_t at = row + r < w.rows ? row + r : w.rows - 1;
+        rows[r] = first_nibble + at * row_bytes;
+      }
+      const uint32_t live = row_end - row < 4 ? row_end - row : 4;
+      ForTokenTiles(n, [&]<int T>(size_t t) {
+        alignas(64) float out[T][4];
+        Tiles::template Nibbles<kStride, T>(rows, groups, panel, x + t, padded, out);
+        for (int i = 0; i < T; ++i) {
+          for (uint32_t r = 0; r < live; ++r)
+            y[t + static_cast<size_t>(i)][row - row_begin + r] = out[i][r];
+        }
+      });
+    }
+  }
+}
+
+template <class Tiles>
+void NibblesOf(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint8_t* const* x,
+               size_t n, float* const* y, float* scratch) {
+  if (w.dtype == DType::kQ4Tiled) {
+    NibbleRows<Tiles, kTileBytes>(w, w.bytes.data() + 2, row_begin, row_end, x, n, y, scratch);
+  } else {
+    NibbleRows<Tiles, kGroupNibbles>(w, w.bytes.data(), row_begin, row_end, x, n, y, scratch);
+  }
+}
+
+template <class Tiles>
+void BytesOf(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint8_t* const* x,
+             size_t n, float* const* y, float*) {
+  const Q8Layout layout(w);
+  const size_t padded = PreparedRow::PaddedGroups(w.cols);
+  for (uint32_t row = row_begin; row < row_end; row += 4) {
+    const uint8_t* rows[4];
+    float scale[4];
+    for (uint32_t r = 0; r < 4; ++r) {
+      const uint32_t at = row + r < w.rows ? row + r : w.rows - 1;
+      rows[r] = layout.quants + size_t{at} * w.cols;
+      scale[r] = LoadF16(layout.row_scales + size_t{at} * 2);
+    }
+    const uint32_t live = row_end - row < 4 ? row_end - row : 4;
+    ForTokenTiles(n, [&]<int T>(size_t t) {
+      alignas(64) float out[T][4];
+      Tiles::template Bytes<T>(rows, w.cols, x + t, padded, out);
+      for (int i = 0; i < T; ++i) {
+        for (uint32_t r = 0; r < live; ++r) {
+          y[t + static_cast<size_t>(i)][row - row_begin + r] = scale[r] * out[i][r];
+        }
+      }
+    });
+  }
+}

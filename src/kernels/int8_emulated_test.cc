@@ -1,0 +1,43 @@
+#include "kernels/int8_emulated.h"
+#if defined(__x86_64__)
+#define SIMDE_ENABLE_NATIVE_ALIASES
+#include <simde/x86/avx512.h>
+#include <simde/x86/fma.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "kernels/layout.h"
+
+namespace moewe::kernels {
+namespace {
+
+// The one intrinsic of the source that SIMDe 0.7 lacks.
+#if !defined(_mm512_cvtepi32_ps)
+inline __m512 CvtEpi32Ps(__m512i v) {
+  simde__m512i_private in = simde__m512i_to_private(v);
+  simde__m512_private out;
+  for (int i = 0; i < 16; ++i) out.f32[i] = static_cast<float>(in.i32[i]);
+  return simde__m512_from_private(out);
+}
+#define _mm512_cvtepi32_ps CvtEpi32Ps
+#endif
+
+// SIMDe's own rounds the product, too.
+inline __m512 FmaddPs(__m512 a, __m512 b, __m512 c) {
+  const simde__m512_private x = simde__m512_to_private(a);
+  const simde__m512_private y = simde__m512_to_private(b);
+  simde__m512_private z = simde__m512_to_private(c);
+  for (int i = 0; i < 16; ++i) z.f32[i] = std::fma(x.f32[i], y.f32[i], z.f32[i]);
+  return simde__m512_from_private(z);
+}
+#undef _mm512_fmadd_ps
+#define _mm512_fmadd_ps FmaddPs
+
+#include "kernels/int8_avx512-inl.h"
+}  // namespace
+
+const Int8Kernels kInt8Avx512Emulated = {Quantize512, NibblesOf<Tiles512>, BytesOf<Tiles512>};
+
+}  // namespace moewe::kernels
+#endif  // __x86_64__

@@ -1,0 +1,178 @@
+// The scalar definition of the integer path, and the choice of kernels.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "kernels/int8.h"
+#include "kernels/ladder.h"
+#include "kernels/layout.h"
+
+namespace moewe::kernels {
+namespace {
+
+void Quantize(const float* x, const uint8_t* col_field, size_t count, size_t group, size_t cols,
+              Input input, uint8_t* row) {
+  const size_t padded = PreparedRow::PaddedGroups(cols);
+  const size_t end = group * kGroup + count >= cols ? padded : group + count / kGroup;
+  for (size_t g = group; g < end; ++g) {
+    const size_t first = (g - group) * kGroup;
+    const size_t live = first < count ? std::min(kGroup, count - first) : 0;
+    float values[kGroup] = {};
+    uint32_t max_bits = 0;  // of magnitudes: NaN > infinity > finite
+    for (size_t i = 0; i < live; ++i) {
+      values[i] = x[first + i];
+      if (col_field != nullptr) values[i] *= LoadF16(col_field + (first + i) * 2);
+      max_bits = std::max(max_bits, std::bit_cast<uint32_t>(values[i]) & 0x7FFFFFFFu);
+    }
+    const auto amax = std::bit_cast<float>(max_bits);
+    float dx = amax / 127.0f;
+    float inverse = 127.0f / amax;
+    if (max_bits >= 0x7F800000u) {
+      dx = std::numeric_limits<float>::quiet_NaN();
+      inverse = 0;
+    } else if (amax < 1e-36f) {
+      dx = inverse = 0;
+    }
+    int32_t sum = 0;
+    for (size_t i = 0; i < kGroup; ++i) {
+      const auto q =
+          inverse == 0 ? int8_t{0} : static_cast<int8_t>(std::lrint(values[i] * inverse));
+      row[g * kGroup + i] = static_cast<uint8_t>(q);
+      sum += q;
+    }
+    sum *= input == Input::kNibbles ? 8 : 128;
+    for (size_t copy = 0; copy < 4; ++copy) {
+      std::memcpy(row + padded * 32 + (g * 4 + copy) * 4, &dx, 4);
+      std::memcpy(row + padded * 48 + (g * 4 + copy) * 4, &sum, 4);
+    }
+  }
+}
+
+float Dx(const uint8_t* x, size_t padded, size_t g) {
+  float dx;
+  std::memcpy(&dx, x + padded * 32 + g * 16, 4);
+  return dx;
+}
+
+// The scale of group g of a 4-bit row, and where its nibbles are.
+struct NibbleRow {
+  const uint8_t* nibbles;
+  size_t stride;
+  const uint8_t* scales = nullptr;  // f16, scale_stride apart
+  size_t scale_stride = 2;
+  const uint8_t* codes = nullptr;
+  float ladder[kLadderRungs];
+
+  NibbleRow(const Matrix& m, uint32_t row) {
+    const size_t groups = m.cols / kGroup;
+    if (m.dtype == DType::kQ4Block) {
+      const Q4BlockLayout layout(m);
+      nibbles = layout.nibbles + row * groups * kGroupNibbles;
+      stride = kGroupNibbles;
+      scales = layout.scales + row * groups * 2;
+    } else if (m.dtype == DType::kQ4Tiled) {
+      scales = m.bytes.data() + row * groups * kTileBytes;
+      scale_stride = stride = kTileBytes;
+      nibbles = scales + 2;
+    } else {
+      const Q4tpLayout layout(m);
+      nibbles = layout.nibbles + row * groups * kGroupNibbles;
+      stride = kGroupNibbles;
+      codes = layout.codes + row * layout.code_bytes;
+      ladder[0] = Exp2OfF16()[LoadU16(layout.params + size_t{row} * 4)];
+      const float ratio = Exp2OfF16()[LoadU16(layout.params + size_t{row} * 4 + 2)];
+      for (int c = 1; c < kLadderRungs; ++c) ladder[c] = ladder[c - 1] * ratio;
+    }
+  }
+  float Scale(size_t g) const {
+    if (codes == nullptr) return LoadF16(scales + g * scale_stride);
+    const size_t bit = g * 5;
+    uint32_t word = codes[bit / 8];
+    if (bit % 8 > 3) word |= uint32_t{codes[bit / 8 + 1]} << 8;
+    return ladder[(word >> (bit % 8)) & 31];
+  }
+};
+
+void Nibbles(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint8_t* const* x,
+             size_t n, float* const* y, float*) {
+  const size_t padded = PreparedRow::PaddedGroups(w.cols);
+  for (uint32_t row = row_begin; row < row_end; ++row) {
+    const NibbleRow r(w, row);
+    for (size_t t = 0; t < n; ++t) {
+      float c[4] = {};
+      for (size_t g = 0; g < w.cols / kGroup; ++g) {
+        const auto* q = reinterpret_cast<const int8_t*>(x[t]) + g * kGroup;
+        int32_t sum = 0;
+        for (size_t i = 0; i < kGroup; ++i) {
+          sum += (((r.nibbles[g * r.stride + i / 2] >> (i % 2 * 4)) & 15) - 8) * q[i];
+        }
+        c[g % 4] = std::fma(static_cast<float>(sum), r.Scale(g) * Dx(x[t], padded, g), c[g % 4]);
+      }
+      y[t][row - row_begin] = (c[0] + c[2]) + (c[1] + c[3]);
+    }
+  }
+}
+
+void BytesRows(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint8_t* const* x,
+               size_t n, float* const* y, float*) {
+  const size_t padded = PreparedRow::PaddedGroups(w.cols);
+  const Q8Layout layout(w);
+  for (uint32_t row = row_begin; row < row_end; ++row) {
+    const auto* weights = reinterpret_cast<const int8_t*>(layout.quants + size_t{row} * w.cols);
+    for (size_t t = 0; t < n; ++t) {
+      const auto* q = reinterpret_cast<const int8_t*>(x[t]);
+      float c[4] = {};
+      for (size_t g = 0; g * kGroup < w.cols; ++g) {
+        int32_t sum = 0;
+        for (size_t i = g * kGroup; i < std::min<size_t>(w.cols, (g + 1) * kGroup); ++i) {
+          sum += weights[i] * q[i];
+        }
+        c[g % 4] = std::fma(static_cast<float>(sum), Dx(x[t], padded, g), c[g % 4]);
+      }
+      y[t][row - row_begin] =
+          LoadF16(layout.row_scales + size_t{row} * 2) * ((c[0] + c[2]) + (c[1] + c[3]));
+    }
+  }
+}
+
+}  // namespace
+
+const Int8Kernels kInt8Scalar = {Quantize, Nibbles, BytesRows};
+
+const Int8Kernels& Int8KernelsFor(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512Vnni) return kInt8Avx512;
+  if (isa == Isa::kAvx2) return kInt8Avx2;
+#endif
+  (void)isa;
+  return kInt8Scalar;
+}
+
+Input InputOf(const Matrix& m, Activations activations) {
+  if (activations == Activations::kF32) return Input::kFloat;
+  switch (m.dtype) {
+    case DType::kQ8Row:
+    case DType::kQ82f:
+      return Input::kBytes;
+    case DType::kQ4Tiled:
+    case DType::kQ4tp:
+      return Input::kNibbles;
+    case DType::kQ4Block:
+      // Groups that cross rows have no integer kernel.
+      return m.cols % kGroup == 0 ? Input::kNibbles : Input::kFloat;
+    default:
+      return Input::kFloat;
+  }
+}
+
+const uint8_t* ColFieldOf(const Matrix& m) {
+  return m.dtype == DType::kQ82f ? Q8Layout(m).col_field : nullptr;
+}
+
+size_t Int8ScratchFloats(size_t cols) {
+  constexpr size_t kLadders = 8 * kLadderRungs * 2;
+  return 2 * Int8PanelFloats(cols) + kLadders;
+}
+
+}  // namespace moewe::kernels
