@@ -27,7 +27,7 @@ function(moewe_layer name)
   if(sources)
     add_library(moewe_${name} OBJECT ${sources})
     target_link_libraries(moewe_${name} PRIVATE moewe_options moewe_text_bridge PkgConfig::UTF8PROC
-      Boost::headers)
+      Boost::headers OpenSSL::Crypto)
     target_sources(moewe PRIVATE $<TARGET_OBJECTS:moewe_${name}>)
   endif()
   if(tests AND MOEWE_BUILD_TESTS)
@@ -35,13 +35,18 @@ function(moewe_layer name)
   endif()
 endfunction()
 
+# The one object of the tests that knows where it was built (tests/paths.h).
+if(MOEWE_BUILD_TESTS)
+  add_library(moewe_test_paths STATIC ${CMAKE_SOURCE_DIR}/tests/paths.cc)
+  target_compile_definitions(moewe_test_paths PRIVATE
+    MOEWE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" MOEWE_BINARY="${CMAKE_BINARY_DIR}/moewe")
+endif()
+
 # moewe_test(name sources...): a GoogleTest program over the library, registered case by case.
 function(moewe_test name)
   add_executable(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE moewe_options moewe moewe_text_bridge
-    PkgConfig::UTF8PROC GTest::gtest GTest::gmock GTest::gtest_main ZLIB::ZLIB)
+    PkgConfig::UTF8PROC GTest::gtest GTest::gmock GTest::gtest_main ZLIB::ZLIB moewe_test_paths)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
-  target_compile_definitions(${name} PRIVATE
-    MOEWE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" MOEWE_BINARY="${CMAKE_BINARY_DIR}/moewe")
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
 endfunction()

@@ -14,11 +14,13 @@
 #include <string>
 #include <vector>
 
+#include "paths.h"
+
 namespace moewe::golden {
 
 // tests/golden/<relative>, part of the repository.
 inline std::filesystem::path Path(const std::string& relative) {
-  return std::filesystem::path(MOEWE_SOURCE_DIR) / "tests" / "golden" / relative;
+  return std::filesystem::path(paths::SourceDir()) / "tests" / "golden" / relative;
 }
 
 // Third-party files that the repository does not carry: under $MOEWE_SHARED, by default ../shared
@@ -27,7 +29,7 @@ inline std::filesystem::path Path(const std::string& relative) {
 inline std::filesystem::path SharedPath(const std::string& relative) {
   const char* root = std::getenv("MOEWE_SHARED");
   return (root != nullptr ? std::filesystem::path(root)
-                          : std::filesystem::path(MOEWE_SOURCE_DIR) / ".." / "shared") /
+                          : std::filesystem::path(paths::SourceDir()) / ".." / "shared") /
          relative;
 }
 #define MOEWE_NEEDS_SHARED(relative)                                   \

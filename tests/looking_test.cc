@@ -8,6 +8,7 @@
 #include <string>
 
 #include "golden.h"
+#include "paths.h"
 #include "program.h"
 
 namespace moewe {
@@ -61,7 +62,7 @@ TEST_F(LookingTest, InfoAgreesWithTheDescriptions) {
 }
 
 TEST_F(LookingTest, InfoOfAFolderAndOfOneShardAlone) {
-  const Json demo = RunMoewe("info --json " MOEWE_SOURCE_DIR "/models/demo").json();
+  const Json demo = RunMoewe("info --json " + paths::DemoModel()).json();
   EXPECT_EQ(demo["kind"], "huggingface");
   EXPECT_EQ(demo["dtypes"]["bf16"]["tensors"], demo["tensor_count"]);
   fs::copy_file(Golden("files/sharded-00002-of-00003.cmf"), At("sharded-00002-of-00003.cmf"));

@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "paths.h"
+
 namespace moewe {
 
 struct Outcome {
@@ -20,9 +22,8 @@ struct Outcome {
 
 // Standard output and exit code of `moewe ARGUMENTS`, which a shell splits.
 inline Outcome RunMoewe(const std::string& arguments) {
-  std::FILE* pipe =
-      popen((std::string(MOEWE_BINARY) + " " + arguments + " 2>/dev/null").c_str(), "r");
-  if (pipe == nullptr) throw std::runtime_error("cannot start " MOEWE_BINARY);
+  std::FILE* pipe = popen((paths::Program() + " " + arguments + " 2>/dev/null").c_str(), "r");
+  if (pipe == nullptr) throw std::runtime_error("cannot start " + paths::Program());
   Outcome outcome;
   std::array<char, 65536> buffer{};
   for (size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "paths.h"
 #include "program.h"
 
 namespace moewe {
@@ -11,7 +12,7 @@ namespace {
 
 Outcome Answer(const std::string& arguments) { return RunMoewe("run " + arguments); }
 
-const std::string kDemo = std::string(MOEWE_SOURCE_DIR) + "/models/demo";
+const std::string kDemo = paths::DemoModel();
 
 TEST(RunVerb, AnswersThroughTheChatTemplate) {
   const Outcome answer =

@@ -12,8 +12,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-int Run(const std::string& path, const Globals& globals) {
-  const formats::VerifyReport report = formats::Verify(path, [](uint64_t, uint64_t) {});
+struct Flags {
+  std::string path;
+  std::string base;
+  int threads = 0;
+};
+
+int Run(const Flags& flags, const Globals& globals) {
+  ThreadPool threads(flags.threads);
+  const formats::VerifyReport report =
+      formats::Verify(flags.path, {.base = flags.base}, &threads, [](uint64_t, uint64_t) {});
   if (globals.json) {
     Json problems = Json::array();
     for (const formats::VerifyProblem& problem : report.problems) {
@@ -21,9 +29,11 @@ int Run(const std::string& path, const Globals& globals) {
                           {"where", problem.where.ToString()},
                           {"message", problem.message}});
     }
-    PrintJson({{"ok", report.ok()},
-               {"problems", std::move(problems)},
-               {"unprotected", report.unprotected}});
+    Json result = {{"ok", report.ok()},
+                   {"problems", std::move(problems)},
+                   {"unprotected", report.unprotected}};
+    if (!report.signed_by.empty()) result["signed_by"] = report.signed_by;
+    PrintJson(result);
   } else {
     for (const formats::VerifyProblem& problem : report.problems) {
       std::printf("%s: %s (%s)\n", std::string(ErrorCodeName(problem.code)).c_str(),
@@ -32,8 +42,9 @@ int Run(const std::string& path, const Globals& globals) {
     for (const std::string& item : report.unprotected) {
       std::printf("not protected: %s\n", item.c_str());
     }
+    if (!report.signed_by.empty()) std::printf("signed by %s\n", report.signed_by.c_str());
     std::printf(
-        "%s: %s\n", path.c_str(),
+        "%s: %s\n", flags.path.c_str(),
         report.ok() ? "ok" : (std::to_string(report.problems.size()) + " problem(s)").c_str());
   }
   return report.ok() ? 0 : ExitCode(report.problems.front().code);
@@ -42,10 +53,13 @@ int Run(const std::string& path, const Globals& globals) {
 }  // namespace
 
 Action AddVerify(CLI::App& verb, const Globals& globals) {
-  auto path = std::make_shared<std::string>();
-  verb.add_option("FILE", *path, "a .cmf file, a safetensors file or a Hugging Face folder")
+  auto flags = std::make_shared<Flags>();
+  verb.add_option("FILE", flags->path, "a .cmf file, a safetensors file or a Hugging Face folder")
       ->required();
-  return [path, &globals] { return Run(*path, globals); };
+  verb.add_option("--base", flags->base, "the file that a standalone skill was cut against");
+  verb.add_option("--threads", flags->threads, "default: all cores of this process")
+      ->check(CLI::Range(1, 4096));
+  return [flags, &globals] { return Run(*flags, globals); };
 }
 
 }  // namespace moewe::cli

@@ -18,6 +18,8 @@ std::span<const VerbEntry> Verbs() {
        "moewe template demo.cmf --messages chat.json", AddTemplate},
       {"info", "what a model file is", "moewe info demo.cmf --tensors", AddInfo},
       {"verify", "check every hash, bound and rule of a file", "moewe verify demo.cmf", AddVerify},
+      {"sign", "write a signature beside a file", "moewe sign demo.cmf --key release.key --new-key",
+       AddSign},
       {"dequant", "one tensor as f32",
        "moewe dequant demo.cmf --tensor lm_head.weight --out head.f32", AddDequant},
       {"families", "model families and what each needs", "moewe families --json", AddFamilies},

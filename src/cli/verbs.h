@@ -33,6 +33,7 @@ struct VerbEntry {
 Action AddConvert(CLI::App& verb, const Globals& globals);
 Action AddInfo(CLI::App& verb, const Globals& globals);
 Action AddVerify(CLI::App& verb, const Globals& globals);
+Action AddSign(CLI::App& verb, const Globals& globals);
 Action AddDequant(CLI::App& verb, const Globals& globals);
 Action AddFamilies(CLI::App& verb, const Globals& globals);
 Action AddLogits(CLI::App& verb, const Globals& globals);

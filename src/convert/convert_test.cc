@@ -11,6 +11,7 @@
 #include "base/hash64.h"
 #include "convert/dtype_choice.h"
 #include "golden.h"
+#include "paths.h"
 
 namespace moewe::convert {
 namespace {
@@ -63,8 +64,7 @@ TEST_F(ConvertTest, ReencodingGivesTheBytesOfExistingFiles) {
 }
 
 TEST_F(ConvertTest, StoppedConversionLeavesNoFileAndResumesToTheSameBytes) {
-  const auto source =
-      formats::OpenCheckpoint((fs::path(MOEWE_SOURCE_DIR) / "models/demo").string());
+  const auto source = formats::OpenCheckpoint(paths::DemoModel());
   ConvertOptions options;
   options.quant = DType::kQ4tp;
   ConvertToCmf(*source, At("whole.cmf"), options, pool_);

@@ -7,11 +7,12 @@
 #include "engine/generate.h"
 #include "formats/checkpoint.h"
 #include "golden.h"
+#include "paths.h"
 
 namespace moewe::engine {
 namespace {
 
-const std::string kDemo = std::string(MOEWE_SOURCE_DIR) + "/models/demo";
+const std::string kDemo = paths::DemoModel();
 
 struct Demo {
   Demo() : threads(2), checkpoint(formats::OpenCheckpoint(kDemo)) {

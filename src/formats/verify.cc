@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 
+#include "base/hash64.h"
 #include "formats/checkpoint.h"
 #include "formats/cmf/cmf_file.h"
+#include "formats/signature.h"
 #include "platform/mapped_file.h"
 #include "quant/codec.h"
 
@@ -34,12 +38,66 @@ void CheckContent(DType dtype, const std::vector<uint64_t>& shape, Bytes bytes,
   if (codec != nullptr) codec->validate(bytes, *quant::AsMatrix(shape), where);
 }
 
+// One tensor to be checked against its stored hash (0 = none) and its dtype's layout.
+struct TensorCheck {
+  Where where;
+  Bytes bytes;
+  DType dtype;
+  std::vector<uint64_t> shape;
+  uint64_t hash;
+};
+
+// Runs the checks side by side and reports their problems in order. `after_batch` may throw, to end
+// it all.
+void RunChecks(std::vector<TensorCheck> checks, ThreadPool* pool, VerifyReport* report,
+               VerifyProgress progress, FunctionRef<void()> after_batch) {
+  constexpr uint64_t kBatchBytes = uint64_t{64} << 20;  // between two reports of progress
+  uint64_t total = 0;
+  for (const TensorCheck& check : checks) total += check.bytes.size();
+  uint64_t done = 0;
+  for (size_t begin = 0; begin < checks.size();) {
+    size_t end = begin;
+    uint64_t batch_bytes = 0;
+    while (end < checks.size() && batch_bytes < kBatchBytes) {
+      batch_bytes += checks[end++].bytes.size();
+    }
+    std::vector<VerifyReport> reports(end - begin);
+    std::vector<std::exception_ptr> failures(end - begin);
+    pool->Run(end - begin, [&](size_t task, int) {
+      const TensorCheck& check = checks[begin + task];
+      try {
+        if (Try(&reports[task], [&] { CheckHash(check.bytes, check.hash, check.where); })) {
+          Try(&reports[task],
+              [&] { CheckContent(check.dtype, check.shape, check.bytes, check.where); });
+        }
+      } catch (...) {
+        failures[task] = std::current_exception();
+      }
+    });
+    for (size_t i = 0; i < reports.size(); ++i) {
+      if (failures[i]) std::rethrow_exception(failures[i]);
+      std::move(reports[i].problems.begin(), reports[i].problems.end(),
+                std::back_inserter(report->problems));
+    }
+    begin = end;
+    done += batch_bytes;
+    progress(done, total);
+    after_batch();
+  }
+}
+
+// The signature of `path`, if one lies beside it.
+void CheckSignatureBeside(const std::string& path, VerifyReport* report, VerifyProgress progress) {
+  if (!std::filesystem::exists(SignaturePath(path))) return;
+  Try(report, [&] { report->signed_by = CheckSignature(path, progress); });
+}
+
 class CmfVerifier {
  public:
-  CmfVerifier(const MappedFile& file, VerifyReport* report)
-      : file_(file), bytes_(file.bytes()), path_(file.path()), report_(report) {}
+  CmfVerifier(const MappedFile& file, ThreadPool* pool, VerifyReport* report)
+      : file_(file), bytes_(file.bytes()), path_(file.path()), pool_(pool), report_(report) {}
 
-  void Run(VerifyProgress progress) {
+  void Run(const VerifyOptions& options, VerifyProgress progress) {
     if (!Try(report_, [&] { envelope_ = cmf::ParseEnvelope(bytes_, path_); })) return;
     report_->unprotected.emplace_back("envelope (the format has no hash for it)");
     // A hash that fails explains what fails to parse behind it: hashes first.
@@ -54,13 +112,11 @@ class CmfVerifier {
       CheckNamedSection("vocab", envelope_.tokenizer);
       CheckNamedSection("index", envelope_.index);
       Try(report_, [&] { cmf::ParseMasks(bytes_, envelope_, header_, path_); });
+      CheckBase(options.base);
     }
     Try(report_, [&] { cmf::ParseSparseIndex(bytes_, envelope_, path_); });
     if (has_directory) CheckTensors(progress);
     ListGaps();
-    if (std::filesystem::exists(path_ + ".sig")) {
-      report_->unprotected.emplace_back("signature " + path_ + ".sig (not checked)");
-    }
     file_.Check();
   }
 
@@ -79,23 +135,42 @@ class CmfVerifier {
     CheckSectionHash(name, section, stored.value_or(0));
   }
 
+  // Section 9.1: a standalone skill belongs to exactly one base, known by the hash of its
+  // directory.
+  void CheckBase(const std::string& base) {
+    if (base.empty()) return;
+    if (!header_.standalone_skill) {
+      throw Error(ErrorCode::kUsage, "only a standalone skill has a base", {path_, ""});
+    }
+    const std::unique_ptr<CmfFile> file = CmfFile::OpenAlone(base);
+    const cmf::Section& directory = file->contents().envelope.directory;
+    const std::string actual = HashToHex(HashBytes(SectionBytes(file->file_bytes(), directory)));
+    size_t index = 0;
+    for (const Json& record : header_.json.at("skills")) {
+      const auto wanted = record.find("base_dir_hash");
+      if (wanted != record.end() && *wanted != actual) {
+        report_->problems.push_back(
+            {ErrorCode::kHashMismatch,
+             {path_, fmt::format("header.skills[{}].base_dir_hash", index)},
+             fmt::format(
+                 "the skill was cut against a base with directory hash {}; that of {} is {}",
+                 wanted->is_string() ? wanted->get<std::string>() : wanted->dump(), base, actual)});
+      }
+      ++index;
+    }
+  }
+
   void CheckTensors(VerifyProgress progress) {
-    uint64_t total = 0;
-    for (const cmf::DirectoryRecord& record : directory_) total += record.nbytes;
-    uint64_t done = 0;
+    std::vector<TensorCheck> checks;
     for (const cmf::DirectoryRecord& record : directory_) {
       const uint64_t offset = envelope_.data.offset + record.offset;
       const Bytes bytes =
           bytes_.subspan(static_cast<size_t>(offset), static_cast<size_t>(record.nbytes));
       const Where where{path_, fmt::format("tensor '{}'", record.name), offset};
       if (record.hash == 0) report_->unprotected.emplace_back(where.field);
-      if (Try(report_, [&] { CheckHash(bytes, record.hash, where); })) {
-        Try(report_, [&] { CheckContent(record.dtype, record.shape, bytes, where); });
-      }
-      done += record.nbytes;
-      progress(done, total);
-      file_.Check();
+      checks.push_back({where, bytes, record.dtype, record.shape, record.hash});
     }
+    RunChecks(std::move(checks), pool_, report_, progress, [this] { file_.Check(); });
   }
 
   // Bytes that belong to nothing: padding, the remains of sections that were replaced, a tail.
@@ -126,46 +201,51 @@ class CmfVerifier {
   const MappedFile& file_;
   Bytes bytes_;
   const std::string& path_;
+  ThreadPool* pool_;
   VerifyReport* report_;
   cmf::Envelope envelope_;
   cmf::Header header_;
   std::vector<cmf::DirectoryRecord> directory_;
 };
 
-void VerifyOther(const std::string& path, VerifyReport* report, VerifyProgress progress) {
+void VerifyOther(const std::string& path, ThreadPool* pool, VerifyReport* report,
+                 VerifyProgress progress) {
   std::unique_ptr<Checkpoint> checkpoint;
   if (!Try(report, [&] { checkpoint = OpenCheckpoint(path); })) return;
   for (const std::string& file : checkpoint->files()) {
     report->unprotected.emplace_back("tensors of " + file + " (safetensors stores no hashes)");
   }
-  uint64_t total = 0;
-  for (const TensorView& tensor : checkpoint->tensors()) total += tensor.bytes.size();
-  uint64_t done = 0;
+  std::vector<TensorCheck> checks;
   for (const TensorView& tensor : checkpoint->tensors()) {
     const Where where{checkpoint->files()[tensor.file_index],
                       fmt::format("tensor '{}'", tensor.name), tensor.file_offset};
-    Try(report, [&] { CheckContent(tensor.dtype, tensor.shape, tensor.bytes, where); });
-    done += tensor.bytes.size();
-    progress(done, total);
+    checks.push_back({where, tensor.bytes, tensor.dtype, tensor.shape, /*hash=*/0});
   }
+  RunChecks(std::move(checks), pool, report, progress, [&] { checkpoint->CheckReadable(); });
   checkpoint->CheckReadable();
+}
+
+bool IsCmf(Bytes bytes) {
+  return bytes.size() >= cmf::kMagic.size() &&
+         std::equal(cmf::kMagic.begin(), cmf::kMagic.end(), bytes.begin(),
+                    [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
 }
 
 }  // namespace
 
-VerifyReport Verify(const std::string& path, VerifyProgress progress) {
+VerifyReport Verify(const std::string& path, const VerifyOptions& options, ThreadPool* pool,
+                    VerifyProgress progress) {
   VerifyReport report;
-  if (!std::filesystem::is_directory(path)) {
-    const std::unique_ptr<MappedFile> file = MappedFile::Open(path);
-    const Bytes bytes = file->bytes();
-    if (bytes.size() >= cmf::kMagic.size() &&
-        std::equal(cmf::kMagic.begin(), cmf::kMagic.end(), bytes.begin(),
-                   [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; })) {
-      CmfVerifier(*file, &report).Run(progress);
-      return report;
-    }
+  const bool is_folder = std::filesystem::is_directory(path);
+  const std::unique_ptr<MappedFile> file = is_folder ? nullptr : MappedFile::Open(path);
+  if (file != nullptr && IsCmf(file->bytes())) {
+    CmfVerifier(*file, pool, &report).Run(options, progress);
+  } else if (!options.base.empty()) {
+    throw Error(ErrorCode::kUsage, "only a standalone skill has a base", {path, ""});
+  } else {
+    VerifyOther(path, pool, &report, progress);
   }
-  VerifyOther(path, &report, progress);
+  if (!is_folder) CheckSignatureBeside(path, &report, progress);
   return report;
 }
 

@@ -4,6 +4,7 @@
 
 #include "formats/test_util.h"
 #include "golden.h"
+#include "paths.h"
 
 namespace moewe::formats {
 namespace {
@@ -11,7 +12,8 @@ namespace {
 namespace fs = std::filesystem;
 
 VerifyReport Check(const fs::path& path) {
-  return Verify(path.string(), [](uint64_t, uint64_t) {});
+  ThreadPool pool(2);
+  return Verify(path.string(), {}, &pool, [](uint64_t, uint64_t) {});
 }
 
 TEST(VerifyTest, BadFilesHaveTheProblemTheyWereMadeWith) {
@@ -66,7 +68,7 @@ TEST(VerifyTest, SaysWhatNoHashCovers) {
 using VerifyFolderTest = ScratchTest;
 
 TEST_F(VerifyFolderTest, HuggingFaceFolders) {
-  const VerifyReport demo = Check(fs::path(MOEWE_SOURCE_DIR) / "models/demo");
+  const VerifyReport demo = Check(fs::path(paths::DemoModel()));
   EXPECT_TRUE(demo.ok());
   EXPECT_FALSE(demo.unprotected.empty());
   Put("config.json", "{}");

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "golden.h"
+#include "paths.h"
 
 namespace moewe::text {
 namespace {
@@ -86,7 +87,7 @@ TEST(ChatTemplate, Features) {
 // context of all.
 TEST(ChatTemplate, FurtherFeatures) {
   const auto lines =
-      ReadLines(std::filesystem::path(MOEWE_SOURCE_DIR) / "tests/text/jinja_extra.jsonl");
+      ReadLines(std::filesystem::path(paths::SourceDir()) / "tests/text/jinja_extra.jsonl");
   ASSERT_GT(lines.size(), 700U);
   for (size_t i = 1; i < lines.size(); ++i) {
     Json line = lines[i];

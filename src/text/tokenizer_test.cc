@@ -15,6 +15,7 @@
 
 #include "golden.h"
 #include "moewe/error.h"
+#include "paths.h"
 
 namespace moewe::text {
 namespace {
@@ -51,7 +52,7 @@ std::unique_ptr<Tokenizer> LoadMini(const std::string& name,
 }
 
 std::unique_ptr<Tokenizer> LoadDemo() {
-  const fs::path path = fs::path(MOEWE_SOURCE_DIR) / "models/demo/tokenizer.json";
+  const fs::path path = fs::path(paths::DemoModel()) / "tokenizer.json";
   return Tokenizer::FromJson(golden::ReadBytes(path), path.string());
 }
 

@@ -4,6 +4,7 @@
 
 #include "formats/test_util.h"
 #include "golden.h"
+#include "paths.h"
 
 namespace moewe::formats {
 namespace {
@@ -164,7 +165,7 @@ TEST_F(HfFolderTest, TokenIdsFromTheTokenizerFile) {
 }
 
 TEST(HfFolderDemoTest, TheDemoModelOpens) {
-  const auto checkpoint = OpenCheckpoint(std::string(MOEWE_SOURCE_DIR) + "/models/demo");
+  const auto checkpoint = OpenCheckpoint(paths::DemoModel());
   EXPECT_EQ(checkpoint->config()["model_type"], "qwen3_moe");
   const TensorView* embedding = checkpoint->Find("model.embed_tokens.weight");
   ASSERT_NE(embedding, nullptr);
