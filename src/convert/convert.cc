@@ -150,7 +150,7 @@ ConvertResult ConvertToCmf(const formats::Checkpoint& source, const std::string&
       if (dtypes[i] == tensors[i].dtype) {
         writer->Write(i, tensors[i].bytes);
       } else {
-        writer->Write(i, EncodeTensor(tensors[i], dtypes[i], pool));
+        writer->Write(i, EncodeTensor(tensors[i], dtypes[i], options.encode, pool));
       }
     }
     if (options.progress) options.progress(i + 1, tensors.size());

@@ -18,6 +18,7 @@ struct ConvertOptions {
   // Nothing: a CMF source keeps its dtypes, other sources become q8_row.
   std::optional<DType> quant;
   std::vector<std::pair<std::string, DType>> tensor_rules;  // glob, dtype; the first match wins
+  quant::EncodeOptions encode;                              // for every tensor that is encoded
   bool resume = false;
   // After each tensor: done, total. May throw to stop; what was written stays for a resume.
   std::function<void(size_t done, size_t total)> progress;

@@ -10,7 +10,8 @@
 namespace moewe::convert {
 
 // The bytes do not depend on the number of threads. `tensor` has another dtype than `dtype`.
-std::vector<uint8_t> EncodeTensor(const formats::TensorView& tensor, DType dtype, ThreadPool& pool);
+std::vector<uint8_t> EncodeTensor(const formats::TensorView& tensor, DType dtype,
+                                  const quant::EncodeOptions& options, ThreadPool& pool);
 
 }  // namespace moewe::convert
 

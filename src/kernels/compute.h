@@ -23,6 +23,9 @@ struct Matrix {
   uint32_t rows = 0;
   uint32_t cols = 0;
   Bytes bytes;
+  // kVbit: quant::VbitRowStarts, which finds a row in O(1); null = by adding up the widths before
+  // it. Other dtypes need none.
+  const uint64_t* row_starts = nullptr;
 
   bool empty() const { return rows == 0; }
 };

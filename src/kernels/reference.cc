@@ -9,6 +9,7 @@
 #include "kernels/ladder.h"
 #include "kernels/layout.h"
 #include "quant/codec.h"
+#include "quant/vbit.h"
 
 namespace moewe::kernels::reference {
 namespace {
@@ -95,6 +96,11 @@ void DecodeRow(const Matrix& m, uint32_t row, float* out) {
       return DecodeQ4Tiled(m, row, out);
     case DType::kQ4tp:
       return DecodeQ4tp(m, row, out);
+    case DType::kVbit:
+      if (m.row_starts != nullptr) {
+        return quant::DecodeVbitRow(m.bytes, {m.rows, m.cols}, row, m.row_starts[row], out);
+      }
+      break;
     default:
       break;
   }

@@ -161,7 +161,11 @@ INSTANTIATE_TEST_SUITE_P(All, FileGolden,
                                          "moe_qwen3_q4tp", "moe_qwen3_q4tp_moedefrag",
                                          "moe_qwen3_q4tp_moedefrag_again", "moe_qwen2_q8_moedefrag",
                                          "moe_qwen2_q8_moedefrag_again", "defrag_q8_2f",
-                                         "defrag_q4t", "unsharded_q8_2f", "skill_base", "mtp_tiny"),
+                                         "defrag_q4t", "unsharded_q8_2f", "skill_base", "mtp_tiny",
+                                         "dense_qwen3_vbit", "dense_qwen3_py_vbit8",
+                                         "dense_qwen3_q1", "dense_qwen3_q1s", "dense_qwen3_q1t",
+                                         "dense_qwen3_gptq_q1s", "dense_qwen3_gptq_q1t",
+                                         "mixed_all_dtypes", "moe_qwen3_py_vbit_joint", "sharded"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

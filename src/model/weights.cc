@@ -12,6 +12,7 @@
 #include "model/canonical.h"
 #include "moewe/error.h"
 #include "quant/codec.h"
+#include "quant/vbit.h"
 
 namespace moewe::model {
 namespace {
@@ -19,23 +20,6 @@ namespace {
 using formats::TensorView;
 using kernels::FfnMatrices;
 using kernels::Matrix;
-
-// Dtypes that kernels::Compute multiplies with.
-bool CanMultiply(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-    case DType::kF16:
-    case DType::kBf16:
-    case DType::kQ8Row:
-    case DType::kQ82f:
-    case DType::kQ4Block:
-    case DType::kQ4Tiled:
-    case DType::kQ4tp:
-      return true;
-    default:
-      return false;
-  }
-}
 
 std::string ShapeText(const std::vector<uint64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
@@ -124,16 +108,21 @@ class Binder {
       WrongShape(tensor, "dimensions between 1 and 2^31 - 1");
     }
     const quant::Codec* codec = quant::FindCodec(tensor.dtype);
-    if (codec == nullptr || !CanMultiply(tensor.dtype)) {
+    if (codec == nullptr || tensor.dtype == DType::kU8) {  // opaque bytes are no weights
       throw Error(ErrorCode::kUnsupported,
-                  fmt::format("{} is stored as {}, which moewe cannot compute with yet",
-                              tensor.name, DTypeName(tensor.dtype)),
+                  fmt::format("{} is stored as {}, which is not a dtype of weights", tensor.name,
+                              DTypeName(tensor.dtype)),
                   WhereOf(tensor));
     }
     codec->validate(tensor.bytes, shape, WhereOf(tensor));
     VerifyUnlessExpert(tensor, expert_tensor != nullptr);
-    return {tensor.dtype, static_cast<uint32_t>(shape.rows), static_cast<uint32_t>(shape.cols),
-            tensor.bytes};
+    Matrix matrix{tensor.dtype, static_cast<uint32_t>(shape.rows),
+                  static_cast<uint32_t>(shape.cols), tensor.bytes};
+    if (tensor.dtype == DType::kVbit) {
+      out_.row_starts.push_back(quant::VbitRowStarts(tensor.dtype, tensor.bytes, shape));
+      matrix.row_starts = out_.row_starts.back().data();
+    }
+    return matrix;
   }
 
   // A vector of `size` elements as f32.

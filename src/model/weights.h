@@ -54,6 +54,7 @@ struct Weights {
   kernels::Matrix lm_head;                   // [vocab, hidden]; the embedding itself if tied
   std::vector<float> final_norm;
   std::vector<LayerWeights> layers;
+  std::vector<std::vector<uint64_t>> row_starts;  // what Matrix::row_starts point at
   uint64_t bytes_total = 0;
   uint64_t bytes_per_token =
       0;  // what one decoded token reads: of a layer's experts, top_k of mean size

@@ -12,8 +12,9 @@ namespace {
 
 // One line a dtype, in on-disk id order.
 constexpr std::array kCodecs = {
-    &kF32Codec, &kF16Codec,  &kBf16Codec,    &kQ8RowCodec, &kQ4BlockCodec,
-    &kU8Codec,  &kQ82fCodec, &kQ4TiledCodec, &kQ4tpCodec,
+    &kF32Codec, &kF16Codec,  &kBf16Codec, &kQ8RowCodec,  &kQ4BlockCodec,
+    &kU8Codec,  &kVbitCodec, &kQ82fCodec, &kVbitRoCodec, &kQ4TiledCodec,
+    &kQ1Codec,  &kQ1sCodec,  &kQ1tCodec,  &kQ4tpCodec,
 };
 
 }  // namespace
@@ -37,6 +38,26 @@ const Codec* FindCodec(DType dtype) {
 }
 
 std::span<const Codec* const> AllCodecs() { return kCodecs; }
+
+void Encoding::Scan(int, const float*, uint64_t, uint64_t) {}
+void Encoding::EndScan(int) {}
+void Encoding::Begin(uint8_t*) const {}
+
+std::vector<uint8_t> Finish(Encoding& encoding, std::span<const float> values, uint64_t rows) {
+  for (int scan = 0; scan < encoding.scans(); ++scan) {
+    encoding.Scan(scan, values.data(), 0, rows);
+    encoding.EndScan(scan);
+  }
+  std::vector<uint8_t> bytes(encoding.size());
+  encoding.Begin(bytes.data());
+  encoding.EncodeRows(values.data(), 0, rows, bytes.data());
+  return bytes;
+}
+
+std::vector<uint8_t> Encode(const Codec& codec, std::span<const float> values, MatrixShape shape,
+                            const EncodeOptions& options) {
+  return Finish(*codec.start(shape, options), values, shape.rows);
+}
 
 std::vector<float> Decode(DType dtype, Bytes bytes, MatrixShape shape, const Where& where) {
   const Codec* codec = FindCodec(dtype);

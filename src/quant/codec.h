@@ -7,6 +7,7 @@
 #define MOEWE_QUANT_CODEC_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,6 +29,48 @@ struct MatrixShape {
 // rows, cols of a tensor shape, or nothing if the element count overflows 64 bits.
 std::optional<MatrixShape> AsMatrix(std::span<const uint64_t> shape);
 
+// What may be chosen when a layout is written; each layout looks at its own fields only. The
+// defaults give byte for byte what existing CMF writers produce.
+struct EncodeOptions {
+  // vbit, vbit_ro: the average row width that the allocation aims at, 3..8 bits.
+  float mean_bits = 4.25f;
+  // vbit, vbit_ro: the width of every row where something else has allocated them (a family of
+  // experts that shares a budget); empty = by mean_bits. Must outlive the encoding.
+  std::span<const uint8_t> row_bits;
+  // q1s: the fraction of weights, by magnitude, that is kept in f16; at most 0.25.
+  double keep = 0.01;
+  // q1: carry each weight's error on to the next one of its row.
+  bool diffuse = false;
+  // q4tp: try the neighbours of a tile's nominal scale.
+  bool search_scales = true;
+};
+
+// One tensor being encoded by blocks of rows. First `scans()` passes over all rows, each ended by
+// EndScan; then size() is known, Begin writes what belongs to no row block, and EncodeRows the
+// rest. Scan and EncodeRows may be called from any thread for disjoint ranges and depend on nothing
+// but the range; everything else from one thread, with no other call at the time.
+//
+// Ranges start at multiples of kEncodeRowAlign (in a scan: kScanRows), and end at such a multiple
+// or at shape.rows. `values` are the rows of the range alone.
+class Encoding {
+ public:
+  virtual ~Encoding() = default;
+
+  virtual int scans() const { return 0; }
+  virtual void Scan(int scan, const float* values, uint64_t row_begin, uint64_t row_end);
+
+  // Throws Error{kUnsupported} if the layout cannot address what the scan found.
+  virtual void EndScan(int scan);
+
+  virtual uint64_t size() const = 0;       // bytes of the whole encoding
+  virtual void Begin(uint8_t* out) const;  // `out`: size() zeroed bytes
+  virtual void EncodeRows(const float* values, uint64_t row_begin, uint64_t row_end,
+                          uint8_t* out) const = 0;  // `out`: the whole encoding
+};
+
+inline constexpr uint64_t kEncodeRowAlign = 32;
+inline constexpr uint64_t kScanRows = 256;
+
 // Immutable and stateless; all functions may be called from any thread.
 struct Codec {
   DType dtype;
@@ -48,32 +91,23 @@ struct Codec {
   void (*decode_rows)(Bytes bytes, MatrixShape shape, uint64_t row_begin, uint64_t row_end,
                       float* out);
 
-  // Encodes values[rows * cols]; byte for byte what existing CMF writers produce. Null where moewe
-  // does not write the dtype.
+  // Encodes values[rows * cols] with the default options. Null where moewe does not write the
+  // dtype.
   void (*encode)(std::span<const float> values, MatrixShape shape, std::vector<uint8_t>* out);
 
-  // The same encoding made in pieces, by any number of threads, for layouts of a fixed size; null
-  // for others. `values` are the rows [row_begin, row_end) alone; row_begin is a multiple of
-  // kEncodeRowAlign, row_end too unless it is shape.rows. `out` is the whole encoding,
-  // encoded_size(shape) bytes; calls for disjoint ranges write disjoint bytes.
-  void (*encode_rows)(const float* values, MatrixShape shape, uint64_t row_begin, uint64_t row_end,
-                      uint8_t* out);
-
-  // Layouts with a field over all rows (q8_2f); null for others. add_column_block sums the
-  // num_rows <= kColumnBlockRows rows of one block into sums[cols] (which it overwrites); the sums
-  // of all blocks, [blocks * cols] in row order, then make the field, before any encode_rows.
-  void (*add_column_block)(const float* values, uint64_t num_rows, uint64_t cols, double* sums);
-  void (*finish_columns)(std::span<const double> sums, MatrixShape shape, uint8_t* out);
+  // The same in pieces and with options; null where moewe does not write the dtype.
+  std::unique_ptr<Encoding> (*start)(MatrixShape shape, const EncodeOptions& options);
 };
-
-inline constexpr uint64_t kEncodeRowAlign = 32;
-inline constexpr uint64_t kColumnBlockRows = 256;
 
 // The codec of `dtype`, or null if moewe does not decode it yet.
 const Codec* FindCodec(DType dtype);
 
 // All dtypes that have a codec, in on-disk id order.
 std::span<const Codec* const> AllCodecs();
+
+// All of values[rows * cols] by one thread.
+std::vector<uint8_t> Encode(const Codec& codec, std::span<const float> values, MatrixShape shape,
+                            const EncodeOptions& options = {});
 
 // All rows as f32. Validates first. Throws Error{kUnsupported} for a dtype without a codec.
 std::vector<float> Decode(DType dtype, Bytes bytes, MatrixShape shape, const Where& where);

@@ -12,8 +12,13 @@ extern const Codec kBf16Codec;
 extern const Codec kQ8RowCodec;
 extern const Codec kQ4BlockCodec;
 extern const Codec kU8Codec;
+extern const Codec kVbitCodec;
 extern const Codec kQ82fCodec;
+extern const Codec kVbitRoCodec;
 extern const Codec kQ4TiledCodec;
+extern const Codec kQ1Codec;
+extern const Codec kQ1sCodec;
+extern const Codec kQ1tCodec;
 extern const Codec kQ4tpCodec;
 
 }  // namespace moewe::quant

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -105,11 +106,34 @@ void ValidateSize(Bytes bytes, MatrixShape shape, const Where& where) {
   if (!expected || *expected != bytes.size()) ThrowSizeMismatch(bytes.size(), expected, where);
 }
 
-// Codec::encode by one call of encode_rows.
+// The encoding of a layout whose size follows from the shape and whose rows encode on their own.
 template <SizeFunction kSize, RowsFunction kRows>
+class RowWiseEncoding : public Encoding {
+ public:
+  RowWiseEncoding(MatrixShape shape, const EncodeOptions&) : shape_(shape) {}
+  uint64_t size() const override { return kSize(shape_).value(); }
+  void EncodeRows(const float* values, uint64_t row_begin, uint64_t row_end,
+                  uint8_t* out) const override {
+    kRows(values, shape_, row_begin, row_end, out);
+  }
+
+ private:
+  MatrixShape shape_;
+};
+
+template <typename EncodingClass>
+std::unique_ptr<Encoding> StartEncoding(MatrixShape shape, const EncodeOptions& options) {
+  return std::make_unique<EncodingClass>(shape, options);
+}
+
+// Runs a fresh encoding over all of values, by this thread.
+std::vector<uint8_t> Finish(Encoding& encoding, std::span<const float> values, uint64_t rows);
+
+// Codec::encode by way of Codec::start.
+template <typename EncodingClass>
 void EncodeWhole(std::span<const float> values, MatrixShape shape, std::vector<uint8_t>* out) {
-  out->assign(kSize(shape).value(), 0);
-  kRows(values.data(), shape, 0, shape.rows, out->data());
+  EncodingClass encoding(shape, EncodeOptions{});
+  *out = Finish(encoding, values, shape.rows);
 }
 
 using DecodeRowsFunction = void (*)(Bytes, MatrixShape, uint64_t, uint64_t, float*);
@@ -122,10 +146,8 @@ constexpr Codec RowWiseCodec(DType dtype, bool (*holds)(MatrixShape, size_t)) {
           .encoded_size = kSize,
           .validate = ValidateSize<kSize>,
           .decode_rows = kDecode,
-          .encode = EncodeWhole<kSize, kEncode>,
-          .encode_rows = kEncode,
-          .add_column_block = nullptr,
-          .finish_columns = nullptr};
+          .encode = EncodeWhole<RowWiseEncoding<kSize, kEncode>>,
+          .start = StartEncoding<RowWiseEncoding<kSize, kEncode>>};
 }
 
 // f16 and bf16: two bytes a value, which alone differ in what the bits mean.

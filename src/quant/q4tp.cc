@@ -117,13 +117,17 @@ float QuantizeTile(const float* values, float scale, int32_t* quants) {
   return error;
 }
 
-// The rung near the nominal one whose quants miss the tile least; the first wins a tie.
-uint32_t EncodeTile(const float* values, const Ladder& ladder, int32_t nominal, uint8_t* nibbles) {
+// The rung near the nominal one whose quants miss the tile least; the first wins a tie. Without
+// `search` the nominal one.
+uint32_t EncodeTile(const float* values, const Ladder& ladder, int32_t nominal, bool search,
+                    uint8_t* nibbles) {
   int32_t best[kGroup];
   int32_t trial[kGroup];
   float best_error = 0.0f;
   int32_t best_code = -1;
-  for (int32_t code = std::max(nominal - 2, 0); code <= std::min(nominal + 1, 31); ++code) {
+  const int32_t first = search ? std::max(nominal - 2, 0) : nominal;
+  const int32_t last = search ? std::min(nominal + 1, 31) : nominal;
+  for (int32_t code = first; code <= last; ++code) {
     const float error = QuantizeTile(values, ladder[static_cast<size_t>(code)], trial);
     if (best_code >= 0 && !(error < best_error)) continue;
     best_code = code;
@@ -136,6 +140,7 @@ uint32_t EncodeTile(const float* values, const Ladder& ladder, int32_t nominal, 
   return static_cast<uint32_t>(best_code);
 }
 
+template <bool kSearch>
 void EncodeRows(const float* values, MatrixShape shape, uint64_t row_begin, uint64_t row_end,
                 uint8_t* out) {
   const Layout layout(shape);
@@ -165,16 +170,32 @@ void EncodeRows(const float* values, MatrixShape shape, uint64_t row_begin, uint
         std::fill_n(nibbles + g * kGroupNibbles, kGroupNibbles, uint8_t{0x88});
       } else {
         const int32_t nominal = RoundClamped((logs[g] - lo) / step, 0.0f, 31.0f) & 31;
-        code = EncodeTile(values + g * kGroup, ladder, nominal, nibbles + g * kGroupNibbles);
+        code =
+            EncodeTile(values + g * kGroup, ladder, nominal, kSearch, nibbles + g * kGroupNibbles);
       }
       StoreCode(codes, g, code);
     }
   }
 }
 
+using SearchingEncoding = RowWiseEncoding<Size, EncodeRows<true>>;
+using NominalEncoding = RowWiseEncoding<Size, EncodeRows<false>>;
+
+std::unique_ptr<Encoding> Start(MatrixShape shape, const EncodeOptions& options) {
+  if (options.search_scales) return std::make_unique<SearchingEncoding>(shape, options);
+  return std::make_unique<NominalEncoding>(shape, options);
+}
+
 }  // namespace
 
-const Codec kQ4tpCodec =
-    RowWiseCodec<Size, DecodeRows, EncodeRows>(DType::kQ4tp, HoldsGroupedMatrix);
+const Codec kQ4tpCodec = {
+    .dtype = DType::kQ4tp,
+    .holds = HoldsGroupedMatrix,
+    .encoded_size = Size,
+    .validate = ValidateSize<Size>,
+    .decode_rows = DecodeRows,
+    .encode = EncodeWhole<SearchingEncoding>,
+    .start = Start,
+};
 
 }  // namespace moewe::quant

@@ -41,27 +41,8 @@ void DecodeRows(Bytes bytes, MatrixShape shape, uint64_t row_begin, uint64_t row
   }
 }
 
-void AddColumnBlock(const float* values, uint64_t num_rows, uint64_t cols, double* sums) {
-  std::fill_n(sums, cols, 0.0);
-  for (uint64_t row = 0; row < num_rows; ++row, values += cols) {
-    for (uint64_t i = 0; i < cols; ++i) {
-      sums[i] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
-    }
-  }
-}
-
-void FinishColumns(std::span<const double> sums, MatrixShape shape, uint8_t* out) {
-  for (uint64_t i = 0; i < shape.cols; ++i) {
-    double sum = 0.0;
-    for (uint64_t at = i; at < sums.size(); at += shape.cols) sum += sums[at];
-    const double rms = std::sqrt(sum / static_cast<double>(shape.rows));
-    StoreU16(out + FieldOffset(shape) + i * kScaleBytes,
-             StoredScaleBits(std::max(static_cast<float>(rms), kLeast)));
-  }
-}
-
-void EncodeRows(const float* values, MatrixShape shape, uint64_t row_begin, uint64_t row_end,
-                uint8_t* out) {
+void EncodeRowRange(const float* values, MatrixShape shape, uint64_t row_begin, uint64_t row_end,
+                    uint8_t* out) {
   const std::vector<float> field = LoadField(out, shape);
   std::vector<float> scaled(shape.cols);
   uint8_t* scales = out + shape.rows * shape.cols;
@@ -78,18 +59,43 @@ void EncodeRows(const float* values, MatrixShape shape, uint64_t row_begin, uint
   }
 }
 
-void Encode(std::span<const float> values, MatrixShape shape, std::vector<uint8_t>* out) {
-  const uint64_t blocks = (shape.rows + kColumnBlockRows - 1) / kColumnBlockRows;
-  std::vector<double> sums(blocks * shape.cols);
-  for (uint64_t block = 0; block < blocks; ++block) {
-    const uint64_t row = block * kColumnBlockRows;
-    AddColumnBlock(values.data() + row * shape.cols, std::min(kColumnBlockRows, shape.rows - row),
-                   shape.cols, sums.data() + block * shape.cols);
+class Q82fEncoding : public Encoding {
+ public:
+  Q82fEncoding(MatrixShape shape, const EncodeOptions&)
+      : shape_(shape), sums_((shape.rows + kScanRows - 1) / kScanRows * shape.cols) {}
+
+  int scans() const override { return 1; }
+
+  void Scan(int, const float* values, uint64_t row_begin, uint64_t row_end) override {
+    for (uint64_t row = row_begin; row < row_end; ++row, values += shape_.cols) {
+      double* sums = sums_.data() + row / kScanRows * shape_.cols;
+      for (uint64_t i = 0; i < shape_.cols; ++i) {
+        sums[i] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+      }
+    }
   }
-  out->assign(Size(shape).value(), 0);
-  FinishColumns(sums, shape, out->data());
-  EncodeRows(values.data(), shape, 0, shape.rows, out->data());
-}
+
+  uint64_t size() const override { return Size(shape_).value(); }
+
+  void Begin(uint8_t* out) const override {
+    for (uint64_t i = 0; i < shape_.cols; ++i) {
+      double sum = 0.0;
+      for (uint64_t at = i; at < sums_.size(); at += shape_.cols) sum += sums_[at];
+      const double rms = std::sqrt(sum / static_cast<double>(shape_.rows));
+      StoreU16(out + FieldOffset(shape_) + i * kScaleBytes,
+               StoredScaleBits(std::max(static_cast<float>(rms), kLeast)));
+    }
+  }
+
+  void EncodeRows(const float* values, uint64_t row_begin, uint64_t row_end,
+                  uint8_t* out) const override {
+    EncodeRowRange(values, shape_, row_begin, row_end, out);
+  }
+
+ private:
+  MatrixShape shape_;
+  std::vector<double> sums_;  // of squares: one row of columns a scan block
+};
 
 }  // namespace
 
@@ -99,10 +105,8 @@ const Codec kQ82fCodec = {
     .encoded_size = Size,
     .validate = ValidateSize<Size>,
     .decode_rows = DecodeRows,
-    .encode = Encode,
-    .encode_rows = EncodeRows,
-    .add_column_block = AddColumnBlock,
-    .finish_columns = FinishColumns,
+    .encode = EncodeWhole<Q82fEncoding>,
+    .start = StartEncoding<Q82fEncoding>,
 };
 
 }  // namespace moewe::quant

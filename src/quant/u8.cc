@@ -23,9 +23,7 @@ const Codec kU8Codec = {
     .validate = ValidateSize<Size>,
     .decode_rows = DecodeRows,
     .encode = nullptr,
-    .encode_rows = nullptr,
-    .add_column_block = nullptr,
-    .finish_columns = nullptr,
+    .start = nullptr,
 };
 
 }  // namespace moewe::quant
