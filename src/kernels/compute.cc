@@ -35,6 +35,7 @@ struct Product {
   const float* bias;
   size_t first;
   size_t n;
+  std::span<const uint32_t> rows;  // that are computed; empty = all
 };
 
 // One FFN's part of the region that computes activation(gate x) * (up x).
@@ -43,6 +44,7 @@ struct GateUp {
   Input gate_input, up_input;
   size_t gate_first, up_first;  // entries of Impl::inputs
   size_t n;
+  std::span<const uint32_t> live;  // neurons; empty = all
   size_t hidden_offset;  // of its rows in the hidden buffer
   Input hidden_input;    // the form in which `down` wants them
   const uint8_t* hidden_col_field;
@@ -57,6 +59,26 @@ struct FfnShare {
   const uint32_t* token_rows;
   const uint32_t* out_rows;
 };
+
+// Calls run(first, last) for the stretches of adjacent rows in [begin, end) that `rows` lists; for
+// all of them if it lists none.
+template <typename Run>
+void ForRuns(std::span<const uint32_t> rows, uint32_t begin, uint32_t end, const Run& run) {
+  if (rows.empty()) {
+    run(begin, end);
+    return;
+  }
+  auto next = std::lower_bound(rows.begin(), rows.end(), begin);
+  while (next != rows.end() && *next < end) {
+    const uint32_t first = *next;
+    uint32_t last = first;
+    while (next != rows.end() && *next == last && last < end) {
+      ++next;
+      ++last;
+    }
+    run(first, last);
+  }
+}
 
 }  // namespace
 
@@ -115,12 +137,14 @@ void Compute::Impl::ProductChunk(const Product& p, uint32_t begin, uint32_t end,
   float* y[kTokenBlock];
   for (size_t t = 0; t < p.n; t += kTokenBlock) {
     const size_t count = std::min(kTokenBlock, p.n - t);
-    for (size_t i = 0; i < count; ++i) y[i] = outputs[p.first + t + i] + begin;
-    ComputeRows(p.w, p.input, begin, end, &inputs[p.first + t], count, y, Scratch(worker));
-    if (p.bias == nullptr) continue;
-    for (size_t i = 0; i < count; ++i) {
-      for (uint32_t row = begin; row < end; ++row) y[i][row - begin] += p.bias[row];
-    }
+    ForRuns(p.rows, begin, end, [&](uint32_t first, uint32_t last) {
+      for (size_t i = 0; i < count; ++i) y[i] = outputs[p.first + t + i] + first;
+      ComputeRows(p.w, p.input, first, last, &inputs[p.first + t], count, y, Scratch(worker));
+      if (p.bias == nullptr) return;
+      for (size_t i = 0; i < count; ++i) {
+        for (uint32_t row = first; row < last; ++row) y[i][row - first] += p.bias[row];
+      }
+    });
   }
 }
 
@@ -147,16 +171,22 @@ void Compute::Impl::GateUpChunk(const GateUp& job, GateFunction gate, uint32_t b
   float* product_scratch = u_rows + kTokenBlock * kMaxChunkRows;
   float* g[kTokenBlock];
   float* u[kTokenBlock];
-  for (size_t i = 0; i < kTokenBlock; ++i) {
-    g[i] = g_rows + i * kMaxChunkRows;
-    u[i] = u_rows + i * kMaxChunkRows;
-  }
   for (size_t t = 0; t < job.n; t += kTokenBlock) {
     const size_t n = std::min(kTokenBlock, job.n - t);
-    ComputeRows(job.gate, job.gate_input, begin, end, &inputs[job.gate_first + t], n, g,
-                product_scratch);
-    ComputeRows(job.up, job.up_input, begin, end, &inputs[job.up_first + t], n, u, product_scratch);
+    if (!job.live.empty()) std::fill_n(g_rows, 2 * kTokenBlock * kMaxChunkRows, 0.0f);
+    ForRuns(job.live, begin, end, [&](uint32_t first, uint32_t last) {
+      for (size_t i = 0; i < n; ++i) {
+        g[i] = g_rows + i * kMaxChunkRows + (first - begin);
+        u[i] = u_rows + i * kMaxChunkRows + (first - begin);
+      }
+      ComputeRows(job.gate, job.gate_input, first, last, &inputs[job.gate_first + t], n, g,
+                  product_scratch);
+      ComputeRows(job.up, job.up_input, first, last, &inputs[job.up_first + t], n, u,
+                  product_scratch);
+    });
     for (size_t i = 0; i < n; ++i) {
+      g[i] = g_rows + i * kMaxChunkRows;
+      u[i] = u_rows + i * kMaxChunkRows;
       GateTimesUp(gate, g[i], u[i], count);
       uint8_t* row = job.hidden + (t + i) * job.hidden_row_bytes;
       if (job.hidden_input == Input::kFloat) {
@@ -204,6 +234,7 @@ size_t Compute::Impl::AddGateUps(const float* x, size_t x_rows) {
     job.gate_first = AddRows(ffn.gate, job.gate_input, share, x, x_rows);  // forms, for now
     job.up_first = AddRows(ffn.up, job.up_input, share, x, x_rows);
     job.n = share.n;
+    job.live = ffn.live;
     job.hidden_offset = hidden_bytes;
     job.hidden_input = InputOf(ffn.down, activations);
     job.hidden_col_field = job.hidden_input == Input::kFloat ? nullptr : ColFieldOf(ffn.down);
@@ -249,7 +280,7 @@ void Compute::Impl::RunFfns(GateFunction gate, const float* x, size_t x_rows, fl
     const FfnShare& share = shares[i];
     const GateUp& job = gate_ups[i];
     const Matrix& down = share.ffn->down;
-    products.push_back({down, job.hidden_input, nullptr, inputs.size(), share.n});
+    products.push_back({down, job.hidden_input, nullptr, inputs.size(), share.n, {}});
     for (size_t t = 0; t < share.n; ++t) {
       inputs.push_back(job.hidden + t * job.hidden_row_bytes);
       outputs.push_back(y +
@@ -280,7 +311,7 @@ void Compute::Project(std::span<const Projection> projections, const float* x, s
   for (const Projection& p : projections) {
     const Input input = InputOf(p.w, impl.activations);
     const size_t form = impl.rows.Add(p.w, input, {x, n, x_stride, nullptr});
-    impl.products.push_back({p.w, input, p.bias, form, n});
+    impl.products.push_back({p.w, input, p.bias, form, n, p.rows});
   }
   impl.rows.Prepare(impl.pool);
   for (size_t i = 0; i < projections.size(); ++i) {

@@ -41,6 +41,9 @@ enum class GateFunction : uint8_t { kSilu, kGeluTanh };
 // down( gate_function(gate x) * (up x) )
 struct FfnMatrices {
   Matrix gate, up, down;
+  // Neurons that are computed: rows of gate and up, columns of down, ascending. The result is that
+  // of the others being zero after the gate. Empty = all of them. Must outlive the call.
+  std::span<const uint32_t> live = {};
 };
 
 // One product of a region: y[n, w.rows] = x[n, w.cols] * w^T (+ bias[w.rows] if not null).
@@ -49,6 +52,8 @@ struct Projection {
   const float* bias = nullptr;
   float* y = nullptr;
   size_t y_stride = 0;  // floats between rows of y, >= w.rows
+  // Rows of w to compute, ascending; the other elements of y are left as they are. Empty = all.
+  std::span<const uint32_t> rows = {};
 };
 
 // One expert's share of a batch: which token rows go through it and where the result lands.

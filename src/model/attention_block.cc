@@ -1,5 +1,6 @@
 #include "model/attention_block.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -14,12 +15,16 @@ const float* OrNull(const std::vector<float>& v) { return v.empty() ? nullptr : 
 
 // One norm over all heads together, or one a head, by the weight's size.
 void NormHeads(const ModelConfig& config, const std::vector<float>& weight, size_t width,
-               size_t head_dim, float* x) {
+               size_t head_dim, const std::vector<uint32_t>& heads, float* x) {
   if (weight.empty()) return;
-  const size_t group = weight.size() == width ? width : head_dim;
-  for (size_t i = 0; i < width; i += group) {
-    kernels::RmsNorm(x + i, weight.data(), config.norm_weight_offset, config.rms_norm_eps, group,
-                     x + i);
+  const auto norm = [&](float* group, size_t size) {
+    kernels::RmsNorm(group, weight.data(), config.norm_weight_offset, config.rms_norm_eps, size,
+                     group);
+  };
+  if (weight.size() == width) {
+    norm(x, width);
+  } else {
+    for (const uint32_t head : heads) norm(x + head * head_dim, head_dim);
   }
 }
 
@@ -34,27 +39,64 @@ void StoreRow(KvType type, const float* x, size_t n, void* first_row, size_t row
 
 }  // namespace
 
-AttentionBlock::AttentionBlock(int layer, const ModelConfig& config,
-                               const AttentionWeights& weights, AttentionScratch* scratch)
-    : layer_(layer),
+AttentionBlock::AttentionBlock(int visit, const ModelConfig& config,
+                               const AttentionWeights& weights, const LayerMask& mask,
+                               AttentionScratch* scratch)
+    : visit_(visit),
       config_(config),
-      shape_(config.layers[static_cast<size_t>(layer)]),
+      shape_(config.layers[static_cast<size_t>(visit) % config.num_layers]),
       weights_(weights),
       scratch_(*scratch),
       q_width_(size_t{shape_.num_heads} * shape_.head_dim),
-      kv_width_(size_t{shape_.num_kv_heads} * shape_.head_dim) {}
+      kv_width_(size_t{shape_.num_kv_heads} * shape_.head_dim),
+      no_heads_(mask.no_heads) {
+  ChooseHeads(mask);
+}
+
+void AttentionBlock::ChooseHeads(const LayerMask& mask) {
+  heads_ = mask.heads;
+  if (heads_.empty()) {
+    for (uint32_t h = 0; h < shape_.num_heads; ++h) heads_.push_back(h);
+  }
+  for (const uint32_t head : heads_) {
+    const uint32_t kv_head = head / (shape_.num_heads / shape_.num_kv_heads);
+    if (kv_heads_.empty() || kv_heads_.back() != kv_head) kv_heads_.push_back(kv_head);
+  }
+  const auto rows = [&](const std::vector<uint32_t>& heads, uint32_t all, bool whole) {
+    std::vector<uint32_t> result;
+    if (whole || heads.size() == all) return result;
+    for (const uint32_t head : heads) {
+      for (uint32_t i = 0; i < shape_.head_dim; ++i) result.push_back(head * shape_.head_dim + i);
+    }
+    return result;
+  };
+  // A norm over all heads together needs them all.
+  const auto joint_norm = [&](const std::vector<float>& norm, size_t width) {
+    return norm.size() == width && width != shape_.head_dim;
+  };
+  q_rows_ = rows(heads_, shape_.num_heads, joint_norm(weights_.q_norm, q_width_));
+  kv_rows_ = rows(kv_heads_, shape_.num_kv_heads, joint_norm(weights_.k_norm, kv_width_));
+}
 
 void AttentionBlock::Run(const Step& step, const float* x, float* out) {
   const size_t n = step.rows.size();
   ThreadPool& pool = step.compute->pool();
+  if (no_heads_) {
+    for (size_t row = 0; row < n; ++row) {
+      float* y = out + row * config_.hidden_size;
+      std::fill_n(y, config_.hidden_size, 0.0f);
+      std::copy(weights_.o_bias.begin(), weights_.o_bias.end(), y);
+    }
+    return;
+  }
   Project(step, x);
   ForRows(pool, n, [&](size_t row) { PrepareRow(step, row); });
   CollectBlocks(step);
   mixed_ = scratch_.mixed.Need(n * q_width_);
-  const uint32_t heads = shape_.num_heads;
-  pool.Run(n * heads, [&](size_t task, int) {
-    AttendHead(step, task / heads, static_cast<uint32_t>(task % heads));
-  });
+  const size_t heads = heads_.size();
+  if (heads != shape_.num_heads) std::fill_n(mixed_, n * q_width_, 0.0f);
+  pool.Run(n * heads,
+           [&](size_t task, int) { AttendHead(step, task / heads, heads_[task % heads]); });
   const kernels::Projection o{weights_.o, OrNull(weights_.o_bias), out, config_.hidden_size};
   step.compute->Project({&o, 1}, mixed_, n, q_width_);
 }
@@ -65,9 +107,9 @@ void AttentionBlock::Project(const Step& step, const float* x) {
   k_ = scratch_.k.Need(n * kv_width_);
   v_ = scratch_.v.Need(n * kv_width_);
   const std::array<kernels::Projection, 3> qkv{{
-      {weights_.q, OrNull(weights_.q_bias), q_, q_width_},
-      {weights_.k, OrNull(weights_.k_bias), k_, kv_width_},
-      {weights_.v, OrNull(weights_.v_bias), v_, kv_width_},
+      {weights_.q, OrNull(weights_.q_bias), q_, q_width_, q_rows_},
+      {weights_.k, OrNull(weights_.k_bias), k_, kv_width_, kv_rows_},
+      {weights_.v, OrNull(weights_.v_bias), v_, kv_width_, kv_rows_},
   }};
   step.compute->Project(qkv, x, n, config_.hidden_size);
 }
@@ -76,31 +118,31 @@ void AttentionBlock::PrepareRow(const Step& step, size_t row) {
   const size_t head_dim = shape_.head_dim;
   float* q = q_ + row * q_width_;
   float* k = k_ + row * kv_width_;
-  NormHeads(config_, weights_.q_norm, q_width_, head_dim, q);
-  NormHeads(config_, weights_.k_norm, kv_width_, head_dim, k);
+  NormHeads(config_, weights_.q_norm, q_width_, head_dim, heads_, q);
+  NormHeads(config_, weights_.k_norm, kv_width_, head_dim, kv_heads_, k);
   const RopeTable& rope = step.ropes[shape_.rope];
   if (rope.pairs() > 0) {
     const float* cos = rope.Cos(row);
     const float* sin = rope.Sin(row);
-    const auto rotate = [&](float* x, size_t width) {
-      for (size_t i = 0; i < width; i += head_dim) {
-        kernels::ApplyRope(x + i, cos, sin, rope.pairs(), rope.interleaved());
+    const auto rotate = [&](float* x, const std::vector<uint32_t>& heads) {
+      for (const uint32_t head : heads) {
+        kernels::ApplyRope(x + head * head_dim, cos, sin, rope.pairs(), rope.interleaved());
       }
     };
-    rotate(q, q_width_);
-    rotate(k, kv_width_);
+    rotate(q, heads_);
+    rotate(k, kv_heads_);
   }
   const StepRow place = step.rows[row];
   Sequence& sequence = *step.sequences[place.chunk];
   KvPool& cache = sequence.pool();
   const BlockId block = sequence.blocks()[place.position / kBlockTokens];
   const size_t slot = place.position % kBlockTokens;
-  for (uint32_t h = 0; h < shape_.num_kv_heads; ++h) {
+  for (const uint32_t h : kv_heads_) {
     const size_t offset = h * head_dim;
     const int head = static_cast<int>(h);
-    StoreRow(cache.type(), k + offset, head_dim, cache.Keys(block, layer_, head), slot);
+    StoreRow(cache.type(), k + offset, head_dim, cache.Keys(block, visit_, head), slot);
     StoreRow(cache.type(), v_ + row * kv_width_ + offset, head_dim,
-             cache.Values(block, layer_, head), slot);
+             cache.Values(block, visit_, head), slot);
   }
 }
 
@@ -118,8 +160,8 @@ void AttentionBlock::CollectBlocks(const Step& step) {
   for (Sequence* sequence : step.sequences) {
     for (uint32_t h = 0; h < shape_.num_kv_heads; ++h) {
       for (BlockId block : sequence->blocks()) {
-        key_blocks_[next] = sequence->pool().Keys(block, layer_, static_cast<int>(h));
-        value_blocks_[next] = sequence->pool().Values(block, layer_, static_cast<int>(h));
+        key_blocks_[next] = sequence->pool().Keys(block, visit_, static_cast<int>(h));
+        value_blocks_[next] = sequence->pool().Values(block, visit_, static_cast<int>(h));
         ++next;
       }
     }

@@ -8,6 +8,7 @@
 
 #include "model/config.h"
 #include "model/step.h"
+#include "model/task_mask.h"
 #include "model/weights.h"
 
 namespace moewe::model {
@@ -21,27 +22,33 @@ struct AttentionScratch {
 
 class AttentionBlock {
  public:
-  // Config and weights must outlive the block.
-  AttentionBlock(int layer, const ModelConfig& config, const AttentionWeights& weights,
-                 AttentionScratch* scratch);
+  // Config, weights and mask must outlive the block. `visit` is the layer's part of the KV cache.
+  AttentionBlock(int visit, const ModelConfig& config, const AttentionWeights& weights,
+                 const LayerMask& mask, AttentionScratch* scratch);
 
   // out[rows, hidden] = attention of x[rows, hidden]; appends the rows' keys and values to their
   // sequences.
   void Run(const Step& step, const float* x, float* out);
 
  private:
+  // Which heads and projection rows are computed: dead query heads are not, nor are KV heads that
+  // no live query head reads.
+  void ChooseHeads(const LayerMask& mask);
   void Project(const Step& step, const float* x);
   // Norms, rotation and KV append of one row.
   void PrepareRow(const Step& step, size_t row);
   void CollectBlocks(const Step& step);
   void AttendHead(const Step& step, size_t row, uint32_t head) const;
 
-  const int layer_;
+  const int visit_;
   const ModelConfig& config_;
   const LayerConfig& shape_;
   const AttentionWeights& weights_;
   AttentionScratch& scratch_;
   const size_t q_width_, kv_width_;
+  const bool no_heads_;
+  std::vector<uint32_t> heads_, kv_heads_;  // that are computed, ascending
+  std::vector<uint32_t> q_rows_, kv_rows_;  // of the projections; empty = all
   // Of the step that runs.
   float *q_ = nullptr, *k_ = nullptr, *v_ = nullptr, *mixed_ = nullptr;
   const void** key_blocks_ = nullptr;  // [chunk][kv head][block], chunks at first_block_

@@ -104,10 +104,17 @@ struct ModelConfig {
   float logit_multiplier = 1.0f;     // applied to logits before the final cap
   bool has_moe = false;
   MoeConfig moe;
+  // A looped transformer runs its stack of layers num_loops times over the residual stream, with
+  // the same weights and positions; each visit of a layer has its own keys and values.
+  uint32_t num_loops = 1;
+  bool loop_final_norm = false;  // the final norm is also applied between passes
   uint32_t mtp_layers = 0;  // multi-token-prediction layers under model.mtp.*; carried, not run
   std::vector<Rope> ropes;  // those that layers use, in the order of their first use
   std::vector<LayerConfig> layers;
   Warnings warnings;
+
+  // Visits of layers in one forward pass, pass-major: visit v is of layer v % num_layers.
+  uint32_t num_visits() const { return num_layers * num_loops; }
 
   bool operator==(const ModelConfig&) const = default;
 };

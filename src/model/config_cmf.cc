@@ -103,9 +103,6 @@ void RefuseUnsupported(const JsonKeys& arch) {
     if (key == "v_head_dim" && *value == arch.json().value("head_dim", Json())) continue;
     arch.Unsupported(key, "is not supported yet");
   }
-  if (arch.Uint("num_loops", 1, kMaxLayers, 1) > 1) {
-    arch.Unsupported("num_loops", "above 1 is not supported yet");
-  }
 }
 
 void ReadSizes(const JsonKeys& arch, ModelConfig* config) {
@@ -113,6 +110,8 @@ void ReadSizes(const JsonKeys& arch, ModelConfig* config) {
   config->hidden_size = arch.Uint("hidden_size", 1, kMaxHidden);
   config->intermediate_size = arch.Uint("intermediate_size", 1, kMaxIntermediate);
   config->num_layers = arch.Uint("num_layers", 1, kMaxLayers);
+  config->num_loops = arch.Uint("num_loops", 1, kMaxLoops, 1);
+  config->loop_final_norm = config->num_loops > 1 && arch.Bool("loop_final_norm", false);
   config->vocab_size = arch.Uint("vocab_size", 1, kMaxVocab);
   config->max_position_embeddings = arch.Uint("max_position_embeddings", 1, kMaxContext);
   config->rms_norm_eps = static_cast<float>(arch.Number("rms_norm_eps", 0.0, 1.0));
@@ -318,6 +317,10 @@ Json ToCmfArch(const ModelConfig& config) {
   arch["hidden_size"] = config.hidden_size;
   arch["intermediate_size"] = config.intermediate_size;
   arch["num_layers"] = config.num_layers;
+  if (config.num_loops > 1) {
+    arch["num_loops"] = config.num_loops;
+    arch["loop_final_norm"] = config.loop_final_norm;
+  }
   arch["num_attention_heads"] = first.num_heads;
   arch["num_kv_heads"] = first.num_kv_heads;
   arch["head_dim"] = first.head_dim;

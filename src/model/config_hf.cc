@@ -48,8 +48,8 @@ void RefuseUnsupportedOptions(const JsonKeys& keys, const FamilyRow& family) {
   if (keys.Number("clip_qkv", -kMaxMultiplier, kMaxMultiplier, 0.0) != 0.0) {
     keys.Unsupported("clip_qkv", "is not supported yet");
   }
-  if (keys.Uint("num_loops", 1, kMaxLayers, 1) > 1) {
-    keys.Unsupported("num_loops", "above 1 is not supported yet");
+  if (!family.loops && keys.Uint("num_loops", 1, kMaxLoops, 1) > 1) {
+    keys.Unsupported("num_loops", "above 1 is not supported for this family");
   }
   if (!family.moe.sigmoid) return;
   for (const char* key : {"n_group", "topk_group"}) {
@@ -92,6 +92,10 @@ void ReadSizes(const JsonKeys& keys, const FamilyRow& family, ModelConfig* confi
   config->rms_norm_eps =
       static_cast<float>(keys.Number("rms_norm_eps", 0.0, 1.0, family.rms_norm_eps));
   config->gate_function = ReadGateFunction(keys, family);
+  if (family.loops) {
+    config->num_loops = keys.Uint("num_loops", 1, kMaxLoops, 1);
+    config->loop_final_norm = config->num_loops > 1 && !keys.Bool("skip_loop_final_norm", true);
+  }
 }
 
 LayerConfig ReadHeads(const JsonKeys& keys, const FamilyRow& family, const ModelConfig& config) {

@@ -11,6 +11,7 @@
 namespace moewe::model {
 
 inline constexpr uint32_t kMaxLayers = 4096;
+inline constexpr uint32_t kMaxLoops = 64;
 inline constexpr uint32_t kMaxHidden = 1u << 20;
 inline constexpr uint32_t kMaxIntermediate = 1u << 24;
 inline constexpr uint32_t kMaxVocab = 1u << 26;

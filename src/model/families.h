@@ -70,6 +70,7 @@ struct FamilyRow {
   double final_soft_cap = 0.0;
   double partial_rotary_factor = 1.0;
   bool rope_interleaved = false;
+  bool loops = false;  // num_loops, skip_loop_final_norm
   MoeRow moe = {};
   std::string_view needs = "";  // what its math needs, for `moewe families`
 };

@@ -8,16 +8,31 @@
 
 namespace moewe::model {
 
+namespace {
+
+// The elements of `all` at `indices`; all of them if there are none.
+std::vector<float> Gather(const std::vector<float>& all, const std::vector<uint32_t>& indices) {
+  if (all.empty() || indices.empty()) return all;
+  std::vector<float> gathered;
+  for (uint32_t i : indices) gathered.push_back(all[i]);
+  return gathered;
+}
+
+}  // namespace
+
 MoeBlock::MoeBlock(int layer, const ModelConfig& config, const Weights& all,
-                   const MoeWeights& weights, const formats::Checkpoint& checkpoint, bool verify,
-                   MoeScratch* scratch)
+                   const MoeWeights& weights, const LayerMask& mask,
+                   const formats::Checkpoint& checkpoint, bool verify, MoeScratch* scratch)
     : layer_(layer),
       config_(config),
       all_(all),
       weights_(weights),
       checkpoint_(checkpoint),
       scratch_(*scratch),
-      top_k_(std::min<size_t>(config.moe.top_k, weights.experts.size())),
+      routable_(mask.experts),
+      bias_(Gather(weights.expert_bias, mask.experts)),
+      top_k_(std::min<size_t>(config.moe.top_k,
+                              routable_.empty() ? weights.experts.size() : routable_.size())),
       unverified_(verify ? weights.experts.size() : 0, true) {}
 
 void MoeBlock::Run(const Step& step, const float* x, float* out) {
@@ -33,11 +48,18 @@ void MoeBlock::ChooseExperts(const Step& step, const float* x) {
   float* logits = scratch_.logits.Need(n * experts);
   ids_ = scratch_.ids.Need(n * top_k_);
   chosen_ = scratch_.weights.Need(n * top_k_);
-  const kernels::Projection router{weights_.router, nullptr, logits, experts};
+  const kernels::Projection router{weights_.router, nullptr, logits, experts, routable_};
   step.compute->Project({&router, 1}, x, n, config_.hidden_size);
   ForRows(step.compute->pool(), n, [&](size_t row) {
-    Route(config_.moe, {logits + row * experts, experts}, weights_.expert_bias,
-          {ids_ + row * top_k_, top_k_}, {chosen_ + row * top_k_, top_k_});
+    // Routable logits move to the front, so that this is the routing of a model that has no other
+    // experts.
+    float* scores = logits + row * experts;
+    for (size_t i = 0; i < routable_.size(); ++i) scores[i] = scores[routable_[i]];
+    uint32_t* ids = ids_ + row * top_k_;
+    Route(config_.moe, {scores, routable_.empty() ? experts : routable_.size()}, bias_,
+          {ids, top_k_}, {chosen_ + row * top_k_, top_k_});
+    if (routable_.empty()) return;
+    for (size_t i = 0; i < top_k_; ++i) ids[i] = routable_[ids[i]];
   });
   if (step.observer != nullptr) step.observer->OnRouter(layer_, ids_, chosen_, n, top_k_);
 }

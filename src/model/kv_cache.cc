@@ -30,7 +30,8 @@ size_t BlocksFor(size_t positions) { return (positions + kBlockTokens - 1) / kBl
 
 }  // namespace
 
-// A block is one allocation: for each layer the keys of all its KV heads, then their values.
+// A block is one allocation: for each visit of a layer the keys of all its KV heads, then their
+// values.
 struct KvPool::Impl {
   struct LayerPlace {
     size_t keys = 0;        // byte offset of head 0's keys
@@ -53,7 +54,8 @@ KvPool::KvPool(const ModelConfig& config, KvType type, size_t max_blocks)
   impl_->max_blocks = max_blocks;
   impl_->block_bytes = BytesPerBlock(config, type);
   size_t offset = 0;
-  for (const LayerConfig& layer : config.layers) {
+  for (uint32_t visit = 0; visit < config.num_visits(); ++visit) {
+    const LayerConfig& layer = config.layers[visit % config.num_layers];
     const size_t head_bytes = HeadBytes(layer, type);
     const size_t all_heads = head_bytes * layer.num_kv_heads;
     impl_->layers.push_back({offset, offset + all_heads, head_bytes});
@@ -70,6 +72,7 @@ uint64_t KvPool::BytesPerBlock(const ModelConfig& config, KvType type) {
   for (const LayerConfig& layer : config.layers) {
     bytes += 2 * uint64_t{layer.num_kv_heads} * HeadBytes(layer, type);
   }
+  bytes *= config.num_loops;
   return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
 }
 

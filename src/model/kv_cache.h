@@ -15,7 +15,7 @@ struct ModelConfig;
 using kernels::KvType;
 using BlockId = uint32_t;
 
-// Positions a block holds, in every layer.
+// Positions a block holds, in every visit of a layer.
 inline constexpr uint32_t kBlockTokens = 32;
 
 // All blocks of one model, allocated as needed up to `max_blocks`. Blocks are reference-counted so
@@ -36,7 +36,8 @@ class KvPool {
   void Release(BlockId id);
   uint32_t ref_count(BlockId id) const;  // 0 = free
 
-  // First key / value row of KV head `head` in `layer`'s part of a block; rows of one head are
+  // First key / value row of KV head `head` in a block's part of layer visit `layer`
+  // (ModelConfig::num_visits; the layer itself unless the model loops); rows of one head are
   // contiguous, [kBlockTokens, head_dim] of f16 or f32.
   void* Keys(BlockId id, int layer, int head);
   void* Values(BlockId id, int layer, int head);

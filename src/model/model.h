@@ -26,8 +26,7 @@ enum class Verify : uint8_t {
 
 struct LoadOptions {
   kernels::Activations activations = kernels::Activations::kInt8;
-  // A task mask of the file; "none" = no mask; empty = the file's own choice, which is none without
-  // masks.
+  // A task mask of the file; "none" = no mask; empty = the file's default_task, if it names a mask.
   std::string task;
   // A skill of the file; "none" or empty = the backbone alone.
   std::string skill;
@@ -47,7 +46,8 @@ class ForwardObserver {
  public:
   virtual ~ForwardObserver() = default;
   // Residual stream [rows, hidden]: layer -1 is the input of layer 0, layer i the state after layer
-  // i.
+  // i. In a looped model `layer` counts visits, here and below: pass * num_layers + layer, before
+  // the norm between passes.
   virtual void OnHidden(int /*layer*/, const float* /*data*/, size_t /*rows*/) {}
   virtual void OnFinalNorm(const float* /*data*/, size_t /*rows*/) {}
   virtual void OnAttention(int /*layer*/, const float* /*data*/, size_t /*rows*/) {}

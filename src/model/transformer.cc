@@ -12,23 +12,28 @@
 namespace moewe::model {
 
 Transformer::Transformer(std::shared_ptr<const formats::Checkpoint> checkpoint, ModelConfig config,
-                         Weights weights, const LoadOptions& options, ThreadPool* pool)
+                         Weights weights, TaskMask mask, const LoadOptions& options,
+                         ThreadPool* pool)
     : checkpoint_(std::move(checkpoint)),
       config_(std::move(config)),
       weights_(std::move(weights)),
+      mask_(std::move(mask)),
       compute_(pool, options.activations) {
   const bool verify_experts = options.verify == Verify::kLazy;
-  layers_.reserve(config_.num_layers);
-  for (uint32_t i = 0; i < config_.num_layers; ++i) {
-    const LayerWeights& layer = weights_.layers[i];
-    const int index = static_cast<int>(i);
-    AttentionBlock attention(index, config_, layer.attention, &attention_scratch_);
+  static const LayerMask kWhole;
+  visits_.reserve(config_.num_visits());
+  for (uint32_t i = 0; i < config_.num_visits(); ++i) {
+    const LayerWeights& layer = weights_.layers[i % config_.num_layers];
+    const LayerMask& masked = mask_.visits.empty() ? kWhole : mask_.visits[i];
+    const int visit = static_cast<int>(i);
+    AttentionBlock attention(visit, config_, layer.attention, masked, &attention_scratch_);
     if (layer.is_moe) {
-      layers_.push_back({&layer, std::move(attention),
-                         MoeBlock(index, config_, weights_, layer.moe, *checkpoint_, verify_experts,
-                                  &moe_scratch_)});
+      visits_.push_back({&layer, masked.live, std::move(attention),
+                         MoeBlock(visit, config_, weights_, layer.moe, masked, *checkpoint_,
+                                  verify_experts, &moe_scratch_)});
     } else {
-      layers_.push_back({&layer, std::move(attention), DenseFfnBlock(config_, layer.ffn)});
+      visits_.push_back(
+          {&layer, masked.live, std::move(attention), DenseFfnBlock(config_, layer.ffn, masked)});
     }
   }
   for (const Rope& rope : config_.ropes) ropes_.emplace_back(&rope);
@@ -42,7 +47,13 @@ void Transformer::Forward(std::span<const SequenceChunk> chunks, std::vector<flo
   const Step step{&compute_, rows_, sequences_, ropes_, observer};
   Embed(chunks);
   if (observer != nullptr) observer->OnHidden(-1, hidden_, rows_.size());
-  for (uint32_t i = 0; i < config_.num_layers; ++i) RunLayer(static_cast<int>(i), step);
+  for (uint32_t i = 0; i < config_.num_visits(); ++i) {
+    // The last pass is followed by the head, which has this norm itself.
+    if (config_.loop_final_norm && i > 0 && i % config_.num_layers == 0) {
+      Norm(hidden_, weights_.final_norm, rows_.size(), hidden_);
+    }
+    RunLayer(static_cast<int>(i), step);
+  }
   Head(chunks, step, logits);
   for (const SequenceChunk& chunk : chunks) chunk.sequence->Commit(chunk.tokens.size());
 }
@@ -97,21 +108,25 @@ void Transformer::Embed(std::span<const SequenceChunk> chunks) {
   });
 }
 
-void Transformer::RunLayer(int index, const Step& step) {
-  Layer& layer = layers_[static_cast<size_t>(index)];
+void Transformer::RunLayer(int visit, const Step& step) {
+  Layer& layer = visits_[static_cast<size_t>(visit)];
   const size_t n = rows_.size();
   ForwardObserver* observer = step.observer;
+  if (!layer.live) {
+    if (observer != nullptr) observer->OnHidden(visit, hidden_, n);
+    return;
+  }
 
   Norm(hidden_, layer.weights->attention_norm, n, normed_);
   std::visit([&](auto& block) { block.Run(step, normed_, branch_); }, layer.mixer);
-  if (observer != nullptr) observer->OnAttention(index, branch_, n);
+  if (observer != nullptr) observer->OnAttention(visit, branch_, n);
   AddBranch(layer.weights->attention_post_norm);
 
   Norm(hidden_, layer.weights->ffn_norm, n, normed_);
   std::visit([&](auto& block) { block.Run(step, normed_, branch_); }, layer.ffn);
-  if (observer != nullptr) observer->OnFfn(index, branch_, n);
+  if (observer != nullptr) observer->OnFfn(visit, branch_, n);
   AddBranch(layer.weights->ffn_post_norm);
-  if (observer != nullptr) observer->OnHidden(index, hidden_, n);
+  if (observer != nullptr) observer->OnHidden(visit, hidden_, n);
 }
 
 void Transformer::AddBranch(const std::vector<float>& post_norm) {

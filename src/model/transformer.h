@@ -12,6 +12,7 @@
 #include "model/ffn_block.h"
 #include "model/model.h"
 #include "model/step.h"
+#include "model/task_mask.h"
 #include "model/weights.h"
 
 namespace moewe::model {
@@ -19,7 +20,7 @@ namespace moewe::model {
 class Transformer : public Model {
  public:
   Transformer(std::shared_ptr<const formats::Checkpoint> checkpoint, ModelConfig config,
-              Weights weights, const LoadOptions& options, ThreadPool* pool);
+              Weights weights, TaskMask mask, const LoadOptions& options, ThreadPool* pool);
 
   const ModelConfig& config() const override { return config_; }
   const formats::Checkpoint& checkpoint() const override { return *checkpoint_; }
@@ -30,9 +31,10 @@ class Transformer : public Model {
                ForwardObserver* observer) override;
 
  private:
-  // What a layer is, decided at load.
+  // What one visit of a layer is, decided at load.
   struct Layer {
     const LayerWeights* weights;
+    bool live;  // false: a task mask leaves the layer out
     std::variant<AttentionBlock> mixer;
     std::variant<DenseFfnBlock, MoeBlock> ffn;
   };
@@ -41,7 +43,7 @@ class Transformer : public Model {
   // Rows, sequences and rope tables of the batch; room in the sequences.
   void Prepare(std::span<const SequenceChunk> chunks);
   void Embed(std::span<const SequenceChunk> chunks);
-  void RunLayer(int index, const Step& step);
+  void RunLayer(int visit, const Step& step);
   // x += multiplier * norm(branch)
   void AddBranch(const std::vector<float>& post_norm);
   void Norm(const float* x, const std::vector<float>& weight, size_t rows, float* out);
@@ -50,11 +52,12 @@ class Transformer : public Model {
   const std::shared_ptr<const formats::Checkpoint> checkpoint_;
   const ModelConfig config_;
   const Weights weights_;
+  const TaskMask mask_;
   kernels::Compute compute_;
 
   AttentionScratch attention_scratch_;
   MoeScratch moe_scratch_;
-  std::vector<Layer> layers_;
+  std::vector<Layer> visits_;  // pass-major, num_loops * num_layers
 
   // Of the step that runs.
   std::vector<StepRow> rows_;
