@@ -10,12 +10,12 @@
 
 #include "base/log.h"
 #include "cli/interrupt.h"
-#include "cli/model_template.h"
 #include "cli/model_tokenizer.h"
 #include "cli/run_flags.h"
 #include "cli/verbs.h"
-#include "engine/generate.h"
+#include "engine/engine.h"
 #include "moewe/error.h"
+#include "text/bundle_template.h"
 
 namespace moewe::cli {
 namespace {
@@ -98,7 +98,8 @@ std::vector<engine::TokenId> Prompt(const Flags& flags, const OpenModel& open,
   const std::string text = flags.file.empty() ? flags.prompt : ReadTextFile(flags.file);
   const std::string& name = open.checkpoint->files().front();
   const auto chat =
-      flags.raw ? nullptr : TemplateOfBundle(open.checkpoint->chat_bundle(), Json::object(), name);
+      flags.raw ? nullptr
+                : text::TemplateOfBundle(open.checkpoint->chat_bundle(), Json::object(), name);
   if (chat == nullptr) {
     if (!flags.raw) LogInfo("the model has no chat template; completing the text plainly");
     if (!flags.system.empty()) {
@@ -123,12 +124,10 @@ int Run(const Flags& flags, const Globals& globals) {
     tokenizer = text::Tokenizer::FromJson(open.checkpoint->tokenizer_json(),
                                           open.checkpoint->files().front());
   }
-  engine::GenerateRequest request;
+  engine::Request request;
   request.prompt = Prompt(flags, open, tokenizer.get());
   request.sampling = Sampling(flags, bundle);
   request.max_tokens = flags.max_tokens;
-  request.context = open.context;
-  request.chunk = open.chunk;
   request.stops = flags.stops;
   if (!flags.ignore_eos) request.eos_ids = EosIds(bundle, tokenizer.get());
   request.cancel = &CatchInterrupts();
@@ -136,14 +135,19 @@ int Run(const Flags& flags, const Globals& globals) {
     LogInfo("seed " + std::to_string(request.sampling.seed));
   }
 
-  model::KvPool pool(open.model->config(), open.kv_type, open.BlocksFor(1));
-  model::Sequence sequence(&pool);
-  const engine::GenerateResult result = engine::Generate(
-      open.model.get(), tokenizer.get(), &sequence, request, [&](std::string_view piece) {
-        if (globals.json) return;
-        std::fwrite(piece.data(), 1, piece.size(), stdout);
-        std::fflush(stdout);
-      });
+  if (!globals.json) {
+    request.on_text = [](std::string_view piece) {
+      std::fwrite(piece.data(), 1, piece.size(), stdout);
+      std::fflush(stdout);
+    };
+  }
+  engine::Engine engine(open.model.get(), tokenizer.get(),
+                        {.context = open.context,
+                         .kv_blocks = open.BlocksFor(1),
+                         .kv_type = open.kv_type,
+                         .chunk = open.chunk});
+  const uint64_t seed = request.sampling.seed;
+  const engine::Result result = engine.Generate(std::move(request));
   const size_t decoded = result.ids.empty() ? 0 : result.ids.size() - 1;
   if (globals.json) {
     PrintJson(
@@ -151,8 +155,8 @@ int Run(const Flags& flags, const Globals& globals) {
          {"ids", result.ids},
          {"finish_reason", engine::FinishReasonName(result.finish_reason)},
          {"usage",
-          {{"prompt_tokens", request.prompt.size()}, {"completion_tokens", result.ids.size()}}},
-         {"seed", request.sampling.seed},
+          {{"prompt_tokens", result.prompt_tokens}, {"completion_tokens", result.ids.size()}}},
+         {"seed", seed},
          {"timings",
           {{"prefill_seconds", result.prefill_seconds},
            {"decode_seconds", result.decode_seconds}}}});
@@ -165,10 +169,11 @@ int Run(const Flags& flags, const Globals& globals) {
   }
   if (flags.run.stats) {
     std::fprintf(stderr, "prefill %zu tokens, %.1f tok/s; decode %zu tokens, %.1f tok/s\n",
-                 request.prompt.size(),
-                 static_cast<double>(request.prompt.size()) / result.prefill_seconds, decoded,
+                 result.prompt_tokens,
+                 static_cast<double>(result.prompt_tokens) / result.prefill_seconds, decoded,
                  static_cast<double>(decoded) / std::max(1e-9, result.decode_seconds));
   }
+  if (result.error) throw *result.error;
   if (result.finish_reason == engine::FinishReason::kCancelled) {
     throw Error(ErrorCode::kInterrupted, "stopped");
   }

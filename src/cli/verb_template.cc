@@ -8,12 +8,12 @@
 #include <string_view>
 
 #include "base/json.h"
-#include "cli/model_template.h"
 #include "cli/model_tokenizer.h"
 #include "cli/verbs.h"
 #include "formats/checkpoint.h"
 #include "moewe/error.h"
 #include "platform/file_io.h"
+#include "text/bundle_template.h"
 #include "text/chat_template.h"
 
 namespace moewe::cli {
@@ -48,7 +48,7 @@ std::unique_ptr<text::ChatTemplate> LoadTemplate(const TemplateFlags& flags) {
     return text::ChatTemplate::Compile(ReadTextFile(flags.model), given, flags.model);
   }
   const auto checkpoint = formats::OpenCheckpoint(flags.model);
-  auto compiled = TemplateOfBundle(checkpoint->chat_bundle(), given, flags.model);
+  auto compiled = text::TemplateOfBundle(checkpoint->chat_bundle(), given, flags.model);
   if (compiled != nullptr) return compiled;
   std::fprintf(stderr, "moewe: the model has no chat template; this is ChatML\n");
   return text::ChatTemplate::ChatMl();

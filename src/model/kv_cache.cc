@@ -26,8 +26,6 @@ size_t HeadBytes(const LayerConfig& layer, KvType type) {
   return size_t{kBlockTokens} * layer.head_dim * ElementBytes(type);
 }
 
-size_t BlocksFor(size_t positions) { return (positions + kBlockTokens - 1) / kBlockTokens; }
-
 }  // namespace
 
 // A block is one allocation: for each visit of a layer the keys of all its KV heads, then their
@@ -171,6 +169,14 @@ void Sequence::Truncate(size_t length) {
     pool_->Release(blocks_.back());
     blocks_.pop_back();
   }
+}
+
+size_t Sequence::BlocksNeeded(size_t n) const {
+  const size_t needed = BlocksFor(length_ + n);
+  const size_t fresh = needed - std::min(needed, blocks_.size());
+  const bool copies =
+      n > 0 && length_ % kBlockTokens != 0 && pool_->ref_count(blocks_[length_ / kBlockTokens]) > 1;
+  return fresh + (copies ? 1 : 0);
 }
 
 void Sequence::Reserve(size_t n) {

@@ -18,6 +18,10 @@ using BlockId = uint32_t;
 // Positions a block holds, in every visit of a layer.
 inline constexpr uint32_t kBlockTokens = 32;
 
+constexpr size_t BlocksFor(size_t positions) {
+  return (positions + kBlockTokens - 1) / kBlockTokens;
+}
+
 // All blocks of one model, allocated as needed up to `max_blocks`. Blocks are reference-counted so
 // that sequences with a common prefix share them. Not thread-safe: used by the thread that runs the
 // model.
@@ -67,6 +71,8 @@ class Sequence {
   Sequence Fork(size_t length) const;
   // Forgets positions from `length` on.
   void Truncate(size_t length);
+  // Blocks that Reserve(n) would take from the pool.
+  size_t BlocksNeeded(size_t n) const;
   // Makes room for `n` more positions (unsharing the last block if needed); length is unchanged.
   // When the pool has too few blocks it throws Error{kOutOfBudget} and takes none.
   void Reserve(size_t n);

@@ -1,0 +1,138 @@
+#include "engine/engine.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <csignal>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace moewe::engine {
+namespace {
+
+// What the engine's thread has for a caller.
+struct Mailbox {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::string text;              // not yet shown
+  std::optional<Result> result;  // once it has ended
+};
+
+}  // namespace
+
+struct Engine::Impl {
+  struct Arrival {
+    Request request;
+    std::function<void(Result)> done;
+  };
+
+  Impl(model::Model* model, const text::Tokenizer* tokenizer, const SchedulerOptions& options)
+      : scheduler(model, tokenizer, options) {
+    // Signals are for the program's own threads.
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    thread = std::thread([this] { Loop(); });
+    pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  }
+
+  void Loop() {
+    bool busy = false;
+    while (true) {
+      std::vector<Arrival> news;
+      {
+        std::unique_lock lock(mutex);
+        stats = scheduler.stats();
+        if (!busy) wake.wait(lock, [&] { return stop || !arrivals.empty(); });
+        if (stop) break;
+        news.swap(arrivals);
+      }
+      for (Arrival& a : news) scheduler.Add(std::move(a.request), std::move(a.done));
+      busy = scheduler.Step();
+    }
+    for (Arrival& a : arrivals) scheduler.Add(std::move(a.request), std::move(a.done));
+    scheduler.CancelAll();
+  }
+
+  Scheduler scheduler;  // the thread's, but for Validate
+  mutable std::mutex mutex;
+  std::condition_variable wake;
+  std::vector<Arrival> arrivals;
+  Scheduler::Stats stats;
+  bool stop = false;
+  std::thread thread;
+};
+
+Engine::Engine(model::Model* model, const text::Tokenizer* tokenizer,
+               const SchedulerOptions& options)
+    : impl_(std::make_unique<Impl>(model, tokenizer, options)) {}
+
+Engine::~Engine() {
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->stop = true;
+  }
+  impl_->wake.notify_one();
+  impl_->thread.join();
+}
+
+Scheduler::Stats Engine::stats() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->stats;
+}
+
+Result Engine::Generate(Request request) {
+  impl_->scheduler.Validate(request);
+  const auto on_text = std::move(request.on_text);
+  // Shared: the engine's thread is still inside notify_one when we may be gone already.
+  const auto box = std::make_shared<Mailbox>();
+  if (on_text) {
+    request.on_text = [box](std::string_view text) {
+      std::lock_guard lock(box->mutex);
+      box->text += text;
+      box->changed.notify_one();
+    };
+  }
+  // on_text that throws cancels through this, and so does the caller's own flag: both are looked
+  // at.
+  const auto failed = std::make_shared<std::atomic<bool>>(false);
+  request.abandoned = failed;
+  auto done = [box](Result result) {
+    std::lock_guard lock(box->mutex);
+    box->result = std::move(result);
+    box->changed.notify_one();
+  };
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->arrivals.push_back({std::move(request), std::move(done)});
+  }
+  impl_->wake.notify_one();
+
+  std::exception_ptr problem;
+  std::unique_lock lock(box->mutex);
+  while (true) {
+    box->changed.wait(lock, [&] { return !box->text.empty() || box->result; });
+    const std::string text = std::exchange(box->text, "");
+    if (!text.empty() && problem == nullptr) {
+      lock.unlock();
+      try {
+        on_text(text);
+      } catch (...) {
+        problem = std::current_exception();
+        failed->store(true);
+      }
+      lock.lock();
+    }
+    if (box->result && box->text.empty()) break;
+  }
+  if (problem != nullptr) std::rethrow_exception(problem);
+  return std::move(*box->result);
+}
+
+}  // namespace moewe::engine
