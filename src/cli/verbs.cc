@@ -22,6 +22,8 @@ std::span<const VerbEntry> Verbs() {
        AddSign},
       {"dequant", "one tensor as f32",
        "moewe dequant demo.cmf --tensor lm_head.weight --out head.f32", AddDequant},
+      {"bench", "how fast a model runs on this machine",
+       "moewe bench --shape qwen3-30b-a3b --layers 4 --vocab 32768 --quant q4tp", AddBench},
       {"families", "model families and what each needs", "moewe families --json", AddFamilies},
       {"logits", "what the model computes for given tokens",
        "moewe logits demo.cmf --ids 1453,1087,260 --out logits.f32", AddLogits},

@@ -30,6 +30,7 @@ struct VerbEntry {
   AddVerb add;
 };
 
+Action AddBench(CLI::App& verb, const Globals& globals);
 Action AddConvert(CLI::App& verb, const Globals& globals);
 Action AddInfo(CLI::App& verb, const Globals& globals);
 Action AddVerify(CLI::App& verb, const Globals& globals);

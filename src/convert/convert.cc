@@ -143,8 +143,8 @@ ConvertResult ConvertToCmf(const formats::Checkpoint& source, const std::string&
   result.tensors = tensors.size();
   std::vector<DType> dtypes;
   for (const formats::CmfPlanEntry& entry : plan.tensors) dtypes.push_back(entry.dtype);
-  const auto writer = formats::CmfWriter::Create(std::move(plan), dst,
-                                                 {.resume = options.resume, .keep_partial = true});
+  const auto writer = formats::CmfWriter::Create(
+      std::move(plan), dst, {.resume = options.resume, .keep_partial = options.keep_partial});
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!writer->done(i)) {
       if (dtypes[i] == tensors[i].dtype) {

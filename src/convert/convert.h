@@ -20,7 +20,8 @@ struct ConvertOptions {
   std::vector<std::pair<std::string, DType>> tensor_rules;  // glob, dtype; the first match wins
   quant::EncodeOptions encode;                              // for every tensor that is encoded
   bool resume = false;
-  // After each tensor: done, total. May throw to stop; what was written stays for a resume.
+  bool keep_partial = true;  // what was written when it stops early stays for a resume
+  // After each tensor: done, total. May throw to stop.
   std::function<void(size_t done, size_t total)> progress;
 };
 

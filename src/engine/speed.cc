@@ -1,0 +1,212 @@
+#include "engine/speed.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "engine/random.h"
+#include "model/canonical.h"
+#include "moewe/error.h"
+#include "platform/memory_scan.h"
+
+namespace moewe::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using model::TokenId;
+using Logits = model::SequenceChunk::Logits;
+
+// Tokens between two changes from decoding to scanning.
+constexpr uint32_t kTokensATurn = 8;
+
+double Since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Takes `prefix` and a number off the front of *text.
+std::optional<uint32_t> EatNumbered(std::string_view* text, std::string_view prefix) {
+  if (!text->starts_with(prefix)) return std::nullopt;
+  uint32_t number = 0;
+  const char* end = text->data() + text->size();
+  const auto [stop, problem] = std::from_chars(text->data() + prefix.size(), end, number);
+  if (problem != std::errc()) return std::nullopt;
+  *text = std::string_view(stop, static_cast<size_t>(end - stop));
+  return number;
+}
+
+// Which bytes decoding a token reads, by the experts that it went through.
+class ReadBytes : public model::ForwardObserver {
+ public:
+  explicit ReadBytes(const model::Model& model)
+      : tensors_(model::CanonicalTensors(model.checkpoint(), model.config())),
+        layers_(model.config().num_layers) {
+    for (const formats::TensorView& tensor : tensors_) {
+      std::string_view name = tensor.name;
+      const bool head = model.config().tie_word_embeddings ? name == "model.embed_tokens.weight"
+                                                           : name == "lm_head.weight";
+      if (head) AddScanPieces(tensor.bytes, &head_);
+      const std::optional<uint32_t> layer = EatNumbered(&name, "model.layers.");
+      if (!layer || *layer >= layers_.size()) continue;
+      const std::optional<uint32_t> expert = EatNumbered(&name, ".mlp.experts.");
+      AddScanPieces(tensor.bytes,
+                    expert ? &layers_[*layer].experts[*expert] : &layers_[*layer].trunk);
+    }
+  }
+
+  void OnRouter(int layer, const uint32_t* ids, const float* /*weights*/, size_t rows,
+                size_t top_k) override {
+    for (size_t i = 0; i < rows * top_k; ++i) Note(layer, ids[i]);
+  }
+  void OnHidden(int layer, const float* /*data*/, size_t /*rows*/) override {
+    if (layer >= 0) Note(layer, kTrunk);
+  }
+  void OnFinalNorm(const float* /*data*/, size_t /*rows*/) override { parts_.push_back(&head_); }
+
+  // Since the last call, in the order of computation.
+  const std::vector<Bytes>& Take() {
+    pieces_.clear();
+    for (const std::vector<Bytes>* part : parts_) {
+      pieces_.insert(pieces_.end(), part->begin(), part->end());
+    }
+    parts_.clear();
+    return pieces_;
+  }
+
+ private:
+  static constexpr uint32_t kTrunk = UINT32_MAX;
+  struct Layer {
+    std::vector<Bytes> trunk;
+    std::map<uint32_t, std::vector<Bytes>> experts;
+  };
+
+  // A layer that runs several times counts up with every visit.
+  void Note(int visit, uint32_t expert) {
+    Layer& layer = layers_[static_cast<size_t>(visit) % layers_.size()];
+    parts_.push_back(expert == kTrunk ? &layer.trunk : &layer.experts[expert]);
+  }
+
+  const std::vector<formats::TensorView> tensors_;
+  std::vector<Layer> layers_;
+  std::vector<Bytes> head_;
+  std::vector<const std::vector<Bytes>*> parts_;
+  std::vector<Bytes> pieces_;
+};
+
+class Meter {
+ public:
+  Meter(model::Model* model, model::KvPool* kv, ThreadPool* pool, const SpeedOptions& options)
+      : model_(*model), kv_(*kv), pool_(*pool), options_(options), read_(*model) {
+    Random random(1);
+    tokens_.resize(SpeedPositions(options));
+    for (TokenId& token : tokens_) {
+      token = static_cast<TokenId>(random.Next() % model->config().vocab_size);
+    }
+  }
+
+  // Speeds of one pass over everything.
+  SpeedResult Pass() {
+    SpeedResult speed;
+    model::Sequence sequence(&kv_);
+    Clock::time_point start = Clock::now();
+    Prefill(&sequence, options_.prompt);
+    speed.prefill_tokens_per_s = options_.prompt / Since(start);
+    sequence.Truncate(options_.depth);
+    Prefill(&sequence, options_.depth);
+
+    double decode_seconds = 0.0;
+    double scan_seconds = 0.0;
+    uint64_t scan_bytes = 0;
+    for (uint32_t done = 0; done < options_.decode;) {
+      const uint32_t turn = std::min(kTokensATurn, options_.decode - done);
+      start = Clock::now();
+      for (uint32_t i = 0; i < turn; ++i) Forward(&sequence, 1, Logits::kLast, &read_);
+      decode_seconds += Since(start);
+      done += turn;
+      const std::vector<Bytes>& pieces = read_.Take();
+      for (const Bytes piece : pieces) scan_bytes += piece.size();
+      start = Clock::now();
+      checksum_ = checksum_ + ScanMemory(pieces, pool_);
+      scan_seconds += Since(start);
+    }
+    speed.decode_tokens_per_s = options_.decode / decode_seconds;
+    speed.scan_bytes_per_s = static_cast<double>(scan_bytes) / scan_seconds;
+    return speed;
+  }
+
+ private:
+  // Up to `end` positions.
+  void Prefill(model::Sequence* sequence, uint32_t end) {
+    while (sequence->length() < end) {
+      const size_t n = std::min<size_t>(options_.chunk, end - sequence->length());
+      const bool last = sequence->length() + n == end;
+      Forward(sequence, n, last ? Logits::kLast : Logits::kNone, nullptr);
+    }
+  }
+
+  void Forward(model::Sequence* sequence, size_t n, Logits wanted, ReadBytes* read) {
+    if (options_.cancel != nullptr && *options_.cancel) {
+      throw Error(ErrorCode::kInterrupted, "stopped while measuring");
+    }
+    model::SequenceChunk chunk;
+    chunk.sequence = sequence;
+    chunk.tokens = std::span(tokens_).subspan(sequence->length(), n);
+    chunk.logits = wanted;
+    logits_.clear();
+    model_.Forward({&chunk, 1}, &logits_, read);
+  }
+
+  model::Model& model_;
+  model::KvPool& kv_;
+  ThreadPool& pool_;
+  const SpeedOptions& options_;
+  ReadBytes read_;
+  std::vector<TokenId> tokens_;  // by position
+  std::vector<float> logits_;
+  volatile uint64_t checksum_ = 0;  // keeps the scan from being optimized away
+};
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+}  // namespace
+
+uint32_t SpeedPositions(const SpeedOptions& options) {
+  return std::max(options.prompt, options.depth + options.decode);
+}
+
+SpeedResult MeasureSpeed(model::Model* model, model::KvPool* kv, ThreadPool* pool,
+                         const SpeedOptions& options) {
+  Meter meter(model, kv, pool, options);
+  const auto progress = [&](uint32_t done) {
+    if (options.progress) options.progress(done, options.repeats + 1);
+  };
+  meter.Pass();  // fills page cache and scratch memory, checks hashes
+  progress(1);
+  std::vector<SpeedResult> passes;
+  for (uint32_t i = 0; i < options.repeats; ++i) {
+    passes.push_back(meter.Pass());
+    progress(i + 2);
+  }
+  const auto median = [&](double SpeedResult::* value) {
+    std::vector<double> values;
+    for (const SpeedResult& pass : passes) values.push_back(pass.*value);
+    return Median(std::move(values));
+  };
+  SpeedResult result;
+  result.prefill_tokens_per_s = median(&SpeedResult::prefill_tokens_per_s);
+  result.decode_tokens_per_s = median(&SpeedResult::decode_tokens_per_s);
+  result.scan_bytes_per_s = median(&SpeedResult::scan_bytes_per_s);
+  result.bytes_per_token = model->weight_bytes_per_token();
+  result.decode_bytes_per_s =
+      result.decode_tokens_per_s * static_cast<double>(result.bytes_per_token);
+  return result;
+}
+
+}  // namespace moewe::engine

@@ -1,0 +1,45 @@
+// How fast a model runs here: prefill, decode, and a scan of the bytes that decoding read.
+#ifndef MOEWE_ENGINE_SPEED_H_
+#define MOEWE_ENGINE_SPEED_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+
+#include "model/model.h"
+#include "platform/thread_pool.h"
+
+namespace moewe::engine {
+
+struct SpeedOptions {
+  uint32_t prompt = 512;  // tokens of a prefill, at least 1
+  uint32_t decode = 64;   // tokens decoded one by one, at least 1
+  uint32_t depth = 128;   // positions before the first decoded token
+  uint32_t chunk = 256;   // prefill tokens a step
+  uint32_t repeats = 3;   // at least 1; results are medians, after one pass that does not count
+  const std::atomic<bool>* cancel = nullptr;                 // looked at between steps
+  std::function<void(uint32_t done, uint32_t of)> progress;  // after each pass
+};
+
+struct SpeedResult {
+  double prefill_tokens_per_s = 0.0;
+  double decode_tokens_per_s = 0.0;
+  uint64_t bytes_per_token = 0;     // of weights, that decoding reads
+  double decode_bytes_per_s = 0.0;  // bytes_per_token * decode_tokens_per_s
+  double scan_bytes_per_s = 0.0;
+};
+
+// Positions of a sequence that a measurement fills.
+uint32_t SpeedPositions(const SpeedOptions& options);
+
+// Tokens are random but always the same. Decoding and scanning take turns every few tokens: the
+// memory bandwidth of a shared machine changes from second to second, so only speeds of the same
+// moment compare. The scan reads exactly the matrices that those tokens went through, in that order
+// and with the model's threads (`pool`), as plain memory. `kv` must hold SpeedPositions()
+// positions. Throws Error{kInterrupted} when cancelled, and what Forward throws.
+SpeedResult MeasureSpeed(model::Model* model, model::KvPool* kv, ThreadPool* pool,
+                         const SpeedOptions& options);
+
+}  // namespace moewe::engine
+
+#endif  // MOEWE_ENGINE_SPEED_H_
