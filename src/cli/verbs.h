@@ -38,6 +38,7 @@ Action AddSign(CLI::App& verb, const Globals& globals);
 Action AddDequant(CLI::App& verb, const Globals& globals);
 Action AddFamilies(CLI::App& verb, const Globals& globals);
 Action AddLogits(CLI::App& verb, const Globals& globals);
+Action AddPpl(CLI::App& verb, const Globals& globals);
 Action AddRun(CLI::App& verb, const Globals& globals);
 Action AddTokenize(CLI::App& verb, const Globals& globals);
 Action AddDetokenize(CLI::App& verb, const Globals& globals);
