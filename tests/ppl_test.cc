@@ -1,0 +1,131 @@
+// moewe ppl on the demonstration model: golden values, files of other dtypes, mistakes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "golden.h"
+#include "program.h"
+
+namespace moewe {
+namespace {
+
+const std::string kDemo = std::string(MOEWE_SOURCE_DIR) + "/models/demo";
+
+// The held-out texts of golden.json; two of them are third parties'.
+std::string EvalText(const std::string& name) {
+  const std::string inside = kDemo + "/eval/" + name + ".txt";
+  return std::filesystem::exists(inside)
+             ? inside
+             : golden::SharedPath("demo-model/eval/" + name + ".txt").string();
+}
+
+// Whole texts take minutes under a sanitizer, which sees the same code in the shorter tests.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kWholeTexts = false;
+#else
+constexpr bool kWholeTexts = true;
+#endif
+
+class Scratch {
+ public:
+  explicit Scratch(const std::string& name) : path_(testing::TempDir() + "/moewe-ppl-" + name) {}
+  ~Scratch() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+  std::string Write(const std::string& text) const {
+    std::ofstream(path_, std::ios::binary) << text;
+    return path_;
+  }
+
+ private:
+  std::string path_;
+};
+
+Outcome Ppl(const std::string& arguments) {
+  return RunMoewe("ppl --json --quiet --activations f32 " + arguments);
+}
+
+class DemoPpl : public testing::TestWithParam<const char*> {};
+
+TEST_P(DemoPpl, IsTheGoldenOneAndQ8IsNear) {
+  const std::string text = EvalText(GetParam());
+  if (!std::filesystem::exists(text)) GTEST_SKIP() << "needs third-party data: " << text;
+  if (!kWholeTexts) GTEST_SKIP() << "whole texts are not scored under sanitizers";
+  const nlohmann::json golden = golden::ReadJson(kDemo + "/golden.json")["nll"][GetParam()];
+  const nlohmann::json result = Ppl(kDemo + " " + text).json();
+  EXPECT_EQ(result["tokens"], golden["tokens"]);
+  EXPECT_EQ(result["predicted"], golden["predicted"]);
+  EXPECT_NEAR(result["nll"].get<double>(), golden["nll"].get<double>(), 1e-4);
+  EXPECT_NEAR(result["ppl"].get<double>(), std::exp(result["nll"].get<double>()), 1e-9);
+
+  const Scratch q8(std::string(GetParam()) + "-q8.cmf");
+  ASSERT_EQ(RunMoewe("convert --quiet --quant q8 " + kDemo + " " + q8.path()).code, 0);
+  const double ratio =
+      Ppl(q8.path() + " " + text).json()["ppl"].get<double>() / result["ppl"].get<double>();
+  EXPECT_NEAR(ratio, 1.0, 0.005);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DemoPpl, testing::Values("chat", "tales", "prose", "code"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST(PplVerb, AFileAtF32ScoresLikeTheFolderItCameFrom) {
+  const Scratch f32("f32.cmf");
+  ASSERT_EQ(RunMoewe("convert --quiet --quant f32 " + kDemo + " " + f32.path()).code, 0);
+  const std::string arguments = " --max-windows 3 --window 200 " + EvalText("tales");
+  const nlohmann::json file = Ppl(f32.path() + arguments).json();
+  const nlohmann::json folder = Ppl(kDemo + arguments).json();
+  EXPECT_EQ(file["windows"], 3);
+  EXPECT_EQ(file["predicted"], 3 * 199);
+  EXPECT_EQ(file["nll"], folder["nll"]);
+}
+
+TEST(PplVerb, IdsAndTextAgreeAndSpecialTokensAreParsed) {
+  const Scratch text("special.txt");
+  const std::string tokens =
+      RunMoewe("tokenize --json " + kDemo + " -p '<|im_start|>user Hello<|im_end|>'").out;
+  const nlohmann::json ids = nlohmann::json::parse(tokens)["ids"];
+  EXPECT_EQ(ids[0], 4094);
+  const Scratch list("ids.json");
+  list.Write(ids.dump());
+  text.Write("<|im_start|>user Hello<|im_end|>");
+  const nlohmann::json of_text = Ppl(kDemo + " " + text.path()).json();
+  const nlohmann::json of_ids = Ppl(kDemo + " --ids " + list.path()).json();
+  EXPECT_EQ(of_text["tokens"], ids.size());
+  EXPECT_EQ(of_text["predicted"], ids.size() - 1);
+  EXPECT_EQ(of_text["nll"], of_ids["nll"]);
+  list.Write(nlohmann::json{{"ids", ids}}.dump());
+  EXPECT_EQ(Ppl(kDemo + " --ids " + list.path()).json()["nll"], of_ids["nll"]);
+}
+
+TEST(PplVerb, MistakesHaveTheirExitCodes) {
+  const Scratch text("text.txt");
+  const Scratch list("list.json");
+  const auto code = [](const std::string& arguments) { return Ppl(arguments).code; };
+  EXPECT_EQ(code(kDemo + " " + text.Write("")), 2);
+  EXPECT_EQ(code(kDemo + " " + text.Write("a")), 2);
+  text.Write("Once upon a time");
+  EXPECT_EQ(code(kDemo), 2);
+  EXPECT_EQ(code(kDemo + " --window 1 " + text.path()), 2);
+  EXPECT_EQ(code(kDemo + " --window 0 " + text.path()), 2);
+  EXPECT_EQ(code(kDemo + " --ctx 3 " + text.path()), 2);
+  EXPECT_EQ(code(kDemo + " no/such/text"), 1);
+  EXPECT_EQ(code(kDemo + " --ids " + list.Write("[]")), 2);
+  EXPECT_EQ(code(kDemo + " --ids " + list.Write("[1]")), 2);
+  EXPECT_EQ(code(kDemo + " --ids " + list.Write("[1, 4096]")), 2);
+  EXPECT_EQ(code(kDemo + " --ids " + list.Write("[1, -1]")), 2);
+  EXPECT_EQ(code(kDemo + " --ids " + list.Write("[1, 4294967297]")), 2);
+  EXPECT_EQ(code(kDemo + " --ids " + list.Write("[1, 2.5]")), 3);
+  EXPECT_EQ(code(kDemo + " --ids " + list.Write("{\"a\": 1}")), 3);
+  EXPECT_EQ(code(kDemo + " --ids " + list.Write("[1, ")), 3);
+  EXPECT_EQ(code(kDemo + " --ids " + list.path() + " " + text.path()), 2);
+  // A model without a tokenizer takes ids only.
+  const std::string bare = golden::Path("hf/qwen3_moe").string();
+  EXPECT_NE(code(bare + " " + text.path()), 0);
+  EXPECT_EQ(code(bare + " --ids " + list.Write("[1, 2, 3]")), 0);
+}
+
+}  // namespace
+}  // namespace moewe
