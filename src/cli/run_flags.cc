@@ -4,38 +4,13 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "base/size.h"
 #include "cli/model_tokenizer.h"
 #include "moewe/error.h"
 #include "platform/memory_limits.h"
 
 namespace moewe::cli {
-namespace {
-
-// Activations of one step: a few rows of the widest layer each, and one row of logits a chunk.
-uint64_t ActivationBytes(const model::ModelConfig& config, uint32_t chunk) {
-  const uint64_t width = std::max<uint64_t>(config.hidden_size, config.intermediate_size);
-  return sizeof(float) * (uint64_t{8} * chunk * width + config.vocab_size);
-}
-
-void CheckBudget(const OpenModel& open, const RunFlags& flags) {
-  if (flags.memory == "min") return;
-  const uint64_t budget = MemoryBudgetFromText(flags.memory, ReadMemoryLimits());
-  const model::ModelConfig& config = open.model->config();
-  const uint64_t weights = open.model->weight_bytes_total();
-  const uint64_t kv = open.BlocksFor(1) * model::KvPool::BytesPerBlock(config, open.kv_type);
-  const uint64_t step = ActivationBytes(config, open.chunk);
-  if (weights + kv + step <= budget) return;
-  throw Error(
-      ErrorCode::kOutOfBudget,
-      fmt::format("{} are needed ({} weights, {} KV cache of {} positions, {} activations), "
-                  "but the budget is {}",
-                  FormatSize(weights + kv + step), FormatSize(weights), FormatSize(kv),
-                  open.context, FormatSize(step), FormatSize(budget)),
-      {open.checkpoint->files().front(), "--memory"});
-}
-
-}  // namespace
 
 void AddRunFlags(CLI::App* verb, RunFlags* flags) {
   verb->add_option("--memory", flags->memory, "budget: 8GiB, 500MB, auto, all, min");
@@ -59,6 +34,17 @@ size_t OpenModel::BlocksFor(size_t sequences) const {
   return sequences * ((context + model::kBlockTokens - 1) / model::kBlockTokens);
 }
 
+model::MemoryRequest MemoryRequestFrom(const RunFlags& flags) {
+  model::MemoryRequest request;
+  request.least = flags.memory == "min";
+  request.budget = MemoryBudgetFromText(flags.memory, ReadMemoryLimits());
+  request.context = flags.ctx;
+  request.chunk = flags.chunk;
+  const bool f32 = flags.kv == "f32" || (flags.kv.empty() && flags.activations == "f32");
+  request.kv_type = f32 ? model::KvType::kF32 : model::KvType::kF16;
+  return request;
+}
+
 OpenModel OpenForRun(const std::string& path, const RunFlags& flags) {
   OpenModel open;
   open.checkpoint = formats::OpenCheckpoint(path);
@@ -72,16 +58,16 @@ OpenModel OpenForRun(const std::string& path, const RunFlags& flags) {
                    : flags.verify == "none" ? model::Verify::kNone
                                             : model::Verify::kLazy;
   open.model = model::Model::Load(open.checkpoint, options, open.threads.get());
-  open.kv_type =
-      flags.kv == "f32" || (flags.kv.empty() && f32) ? model::KvType::kF32 : model::KvType::kF16;
-  const uint32_t longest = open.model->config().max_position_embeddings;
-  open.context = flags.ctx != 0 ? flags.ctx : std::min(longest, kDefaultContext);
-  if (open.context > longest) {
-    throw Error(ErrorCode::kUsage, fmt::format("--ctx {} is more than the model's {} positions",
-                                               open.context, longest));
+  const model::MemoryRequest request = MemoryRequestFrom(flags);
+  const model::MemoryPlan plan = model::PlanMemory(*open.model, request);
+  model::RequireFit(plan, open.checkpoint->files().front());
+  if (plan.shrunk) {
+    LogInfo(fmt::format("the context is {} positions: the memory budget of {} allows no more",
+                        plan.context, FormatSize(plan.budget)));
   }
+  open.kv_type = request.kv_type;
+  open.context = plan.context;
   open.chunk = std::min(flags.chunk, open.context);
-  CheckBudget(open, flags);
   return open;
 }
 

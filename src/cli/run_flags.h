@@ -11,6 +11,7 @@
 
 #include "formats/checkpoint.h"
 #include "model/kv_cache.h"
+#include "model/memory_plan.h"
 #include "model/model.h"
 #include "platform/thread_pool.h"
 
@@ -19,7 +20,7 @@ namespace moewe::cli {
 struct RunFlags {
   std::string memory = "auto";  // a size, auto, all or min
   int threads = 0;              // 0 = all cores of this process
-  uint32_t ctx = 0;             // 0 = the model's, at most kDefaultContext
+  uint32_t ctx = 0;             // 0 = the model's, at most kDefaultContext, as the budget allows
   uint32_t chunk = 256;         // prefill tokens a step; 1 = token by token
   std::string activations = "int8";
   std::string kv;  // empty = f16, or f32 with f32 activations
@@ -29,8 +30,6 @@ struct RunFlags {
   std::optional<uint64_t> seed;
   bool stats = false;
 };
-
-inline constexpr uint32_t kDefaultContext = 4096;
 
 // Declares --memory, --threads, --ctx, --chunk, --activations, --kv, --task, --skill, --verify,
 // --stats on `verb`. `flags` must live until the verb has run.
@@ -49,8 +48,12 @@ struct OpenModel {
   size_t BlocksFor(size_t sequences) const;
 };
 
+// What --memory, --ctx, --kv, --activations and --chunk ask for. Throws Error{kUsage}.
+model::MemoryRequest MemoryRequestFrom(const RunFlags& flags);
+
+// The context is --ctx, or what the budget allows (a line says so if that is less than usual).
 // Throws what opening and loading throw; Error{kUsage} for malformed flag values,
-// Error{kOutOfBudget} if weights and one sequence's KV cache exceed --memory.
+// Error{kOutOfBudget} with the size of every part if the model does not fit --memory.
 OpenModel OpenForRun(const std::string& path, const RunFlags& flags);
 
 // "1,2,3" to ids; Error{kUsage} for anything else, and for ids outside of [0, vocab_size).

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "formats/checkpoint.h"
-#include "golden.h"
+#include "hf_golden.h"
 #include "model/kv_cache.h"
 #include "model/model.h"
 
@@ -18,25 +18,7 @@ namespace {
 
 constexpr double kTolerance = 2e-4;  // of the logits' standard deviation
 
-struct Golden {
-  explicit Golden(const std::string& family)
-      : folder(golden::Path("hf/" + family)),
-        json(golden::ReadJson(folder / "golden.json")),
-        bytes(golden::ReadBytes(folder / "golden.bin")) {}
-
-  std::vector<float> Array(const std::string& name) const {
-    const nlohmann::json& array = json["arrays"][name];
-    size_t count = 1;
-    for (const nlohmann::json& dim : array["shape"]) count *= dim.get<size_t>();
-    std::vector<float> values(count);
-    std::memcpy(values.data(), bytes.data() + array["offset"].get<size_t>(), 4 * count);
-    return values;
-  }
-
-  std::filesystem::path folder;
-  nlohmann::json json;
-  std::vector<uint8_t> bytes;
-};
+using Golden = golden::HfGolden;
 
 // Logits of `ids`, `chunk` tokens a step; then `extra` greedy tokens are appended to *ids.
 std::vector<float> Logits(Model* model, std::vector<TokenId>* ids, size_t chunk,

@@ -72,6 +72,7 @@ class Model {
   // Bytes of weights that one decoded token reads (routed experts: top_k of them).
   virtual uint64_t weight_bytes_per_token() const = 0;
   virtual uint64_t weight_bytes_total() const = 0;
+  virtual uint64_t expert_bytes_total() const = 0;  // of these, routed experts
 
   // Runs all chunks as one batch. The result for a position depends only on the tokens before it.
   // Appends logits rows [vocab_size] to *logits in chunk order. On an exception the sequences keep

@@ -26,6 +26,7 @@ class Transformer : public Model {
   const formats::Checkpoint& checkpoint() const override { return *checkpoint_; }
   uint64_t weight_bytes_per_token() const override { return weights_.bytes_per_token; }
   uint64_t weight_bytes_total() const override { return weights_.bytes_total; }
+  uint64_t expert_bytes_total() const override { return weights_.expert_bytes; }
 
   void Forward(std::span<const SequenceChunk> chunks, std::vector<float>* logits,
                ForwardObserver* observer) override;

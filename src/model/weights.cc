@@ -272,6 +272,7 @@ class Binder {
     trunk += floats(out_.final_norm) + size(out_.lm_head);
     const uint64_t embed = size(out_.embed);
     out_.bytes_per_token = trunk + experts_read + embed / out_.embed.rows;
+    out_.expert_bytes = experts_all;
     out_.bytes_total = trunk + experts_all + (config_.tie_word_embeddings ? 0 : embed);
   }
 

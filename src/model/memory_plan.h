@@ -1,0 +1,65 @@
+// How a model's memory divides over weights, KV cache and working space, and what context fits a
+// budget. The one place of this arithmetic: `plan` shows it, every verb that runs a model obeys it.
+#ifndef MOEWE_MODEL_MEMORY_PLAN_H_
+#define MOEWE_MODEL_MEMORY_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "model/kv_cache.h"
+#include "model/model.h"
+
+namespace moewe::model {
+
+// Positions of a sequence if nobody asks for more.
+inline constexpr uint32_t kDefaultContext = 4096;
+// Below this a context is not made smaller to fit a budget.
+inline constexpr uint32_t kLeastContext = 256;
+
+// The program itself beside the model: code, libraries, parsed configuration. Measured: see
+// docs/performance.md.
+inline constexpr uint64_t kProgramBytes = uint64_t{24} << 20;
+
+struct MemoryRequest {
+  uint64_t budget = 0;   // bytes
+  bool least = false;    // instead of a budget: the least that can run
+  uint32_t context = 0;  // positions a sequence must have; 0 = as many as fit, at most the
+                         // model's and kDefaultContext
+  KvType kv_type = KvType::kF16;
+  uint32_t chunk = 256;  // tokens of a prefill step
+  size_t sequences = 1;
+  size_t logit_rows = 1;  // rows of logits that a step gives
+};
+
+// Bytes, all of them resident.
+struct MemoryPlan {
+  uint64_t budget = 0;
+  uint64_t trunk = 0;        // weights that every token reads, and the embedding
+  uint64_t experts = 0;      // weights of routed experts
+  uint64_t kv = 0;           // of `context` positions in every sequence
+  uint64_t activations = 0;  // of one step
+  uint64_t program = kProgramBytes;
+  uint32_t context = 0;
+  bool shrunk = false;  // the context is smaller than it would have been with more memory
+
+  uint64_t total() const { return trunk + experts + kv + activations + program; }
+  bool fits() const { return total() <= budget; }
+};
+
+// Throws Error{kUsage} for a context that is longer than the model's. A plan that does not fit is a
+// result like another: with the context that was asked for, or the least.
+MemoryPlan PlanMemory(const Model& model, const MemoryRequest& request);
+
+// Throws Error{kOutOfBudget} naming every part if `plan` does not fit.
+void RequireFit(const MemoryPlan& plan, const std::string& file);
+
+// Keys and values that one position takes in all layers.
+uint64_t KvBytesPerPosition(const ModelConfig& config, KvType type);
+
+// Working space of a step of `rows` tokens, `logit_rows` of which give logits.
+uint64_t ActivationBytes(const ModelConfig& config, size_t rows, size_t logit_rows);
+
+}  // namespace moewe::model
+
+#endif  // MOEWE_MODEL_MEMORY_PLAN_H_

@@ -1,0 +1,125 @@
+// Where memory goes: parts add up, contexts shrink to fit, what does not fit is refused with its
+// parts.
+#include "model/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "formats/checkpoint.h"
+#include "golden.h"
+#include "moewe/error.h"
+
+namespace moewe::model {
+namespace {
+
+struct Subject {
+  explicit Subject(const std::string& folder) : threads(1) {
+    model = Model::Load(formats::OpenCheckpoint(folder), {}, &threads);
+  }
+  ThreadPool threads;
+  std::unique_ptr<Model> model;
+};
+
+const std::string kDemo = std::string(MOEWE_SOURCE_DIR) + "/models/demo";
+constexpr uint64_t kPlenty = uint64_t{1} << 40;
+
+TEST(MemoryPlan, PartsOfTheDemonstrationModel) {
+  const Subject demo(kDemo);
+  const MemoryPlan plan = PlanMemory(*demo.model, {.budget = kPlenty});
+  // 4 layers of 32 experts, three bf16 matrices of 192 x 64 each.
+  EXPECT_EQ(plan.experts, 4u * 32 * 3 * 192 * 64 * 2);
+  EXPECT_EQ(plan.trunk + plan.experts, demo.model->weight_bytes_total());
+  EXPECT_EQ(plan.context, 1024u);
+  // Keys and values of 2 heads of 32 channels in 4 layers, f16.
+  EXPECT_EQ(KvBytesPerPosition(demo.model->config(), KvType::kF16), 2u * 2 * 32 * 4 * 2);
+  EXPECT_EQ(plan.kv, 1024u * 2 * 2 * 32 * 4 * 2);
+  EXPECT_GE(plan.activations, 4u * 4096);
+  EXPECT_TRUE(plan.fits());
+  EXPECT_FALSE(plan.shrunk);
+  EXPECT_NO_THROW(RequireFit(plan, "demo"));
+}
+
+TEST(MemoryPlan, EveryOptionCostsWhatItSays) {
+  const Subject demo(kDemo);
+  const MemoryRequest base{.budget = kPlenty};
+  const MemoryPlan plan = PlanMemory(*demo.model, base);
+  MemoryRequest request = base;
+  request.kv_type = KvType::kF32;
+  EXPECT_EQ(PlanMemory(*demo.model, request).kv, 2 * plan.kv);
+  request = base;
+  request.sequences = 3;
+  EXPECT_EQ(PlanMemory(*demo.model, request).kv, 3 * plan.kv);
+  request = base;
+  request.context = 33;
+  EXPECT_EQ(PlanMemory(*demo.model, request).kv, 64u * plan.kv / 1024);
+  request = base;
+  request.logit_rows = 11;
+  EXPECT_EQ(PlanMemory(*demo.model, request).activations, plan.activations + 10u * 4 * 4096);
+  request = base;
+  request.chunk = 1;
+  EXPECT_LT(PlanMemory(*demo.model, request).activations, plan.activations / 8);
+}
+
+TEST(MemoryPlan, AContextThatNobodyAskedForShrinksToFit) {
+  const Subject demo(kDemo);
+  const MemoryPlan full = PlanMemory(*demo.model, {.budget = kPlenty});
+  EXPECT_TRUE(PlanMemory(*demo.model, {.budget = full.total()}).fits());
+  EXPECT_FALSE(PlanMemory(*demo.model, {.budget = full.total()}).shrunk);
+
+  const MemoryPlan half = PlanMemory(*demo.model, {.budget = full.total() - full.kv / 2});
+  EXPECT_TRUE(half.fits());
+  EXPECT_TRUE(half.shrunk);
+  EXPECT_EQ(half.context, 512u);
+  // One byte less costs a block.
+  EXPECT_EQ(PlanMemory(*demo.model, {.budget = half.total() - 1}).context, 512u - kBlockTokens);
+
+  MemoryRequest asked{.budget = half.total()};
+  asked.context = 1024;
+  EXPECT_FALSE(PlanMemory(*demo.model, asked).fits());
+}
+
+TEST(MemoryPlan, TheLeastThatCanRun) {
+  const Subject demo(kDemo);
+  MemoryRequest request;
+  request.least = true;
+  const MemoryPlan least = PlanMemory(*demo.model, request);
+  EXPECT_TRUE(least.fits());
+  EXPECT_EQ(least.context, kLeastContext);
+  EXPECT_EQ(least.budget, least.total());
+  EXPECT_FALSE(PlanMemory(*demo.model, {.budget = least.total() - 1}).fits());
+}
+
+TEST(MemoryPlan, WhatDoesNotFitIsNamedByPart) {
+  const Subject demo(kDemo);
+  const MemoryPlan plan = PlanMemory(*demo.model, {.budget = 1000});
+  EXPECT_EQ(plan.context, kLeastContext);
+  try {
+    RequireFit(plan, "demo.cmf");
+    FAIL() << "fits 1000 bytes";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kOutOfBudget);
+    EXPECT_EQ(error.where().file, "demo.cmf");
+    for (const char* part : {"trunk", "experts", "KV cache", "activations", "1 KB"}) {
+      EXPECT_NE(error.message().find(part), std::string::npos) << part << ": " << error.message();
+    }
+  }
+}
+
+TEST(MemoryPlan, AContextBeyondTheModelsIsRefused) {
+  const Subject demo(kDemo);
+  MemoryRequest request{.budget = kPlenty};
+  request.context = 1025;
+  EXPECT_THROW(PlanMemory(*demo.model, request), Error);
+}
+
+TEST(MemoryPlan, ADenseModelHasNoExperts) {
+  const Subject dense(golden::Path("hf/qwen2").string());
+  const MemoryPlan plan = PlanMemory(*dense.model, {.budget = kPlenty});
+  EXPECT_EQ(plan.experts, 0u);
+  EXPECT_EQ(plan.trunk, dense.model->weight_bytes_total());
+}
+
+}  // namespace
+}  // namespace moewe::model
