@@ -38,11 +38,71 @@ def small_safetensors(folder: pathlib.Path, path: pathlib.Path, tensors: int = 5
     (folder / path.parent.name).write_bytes(len(text).to_bytes(8, "little") + text + bytes(offset))
 
 
+# As in fuzz_hf_folder.cc.
+FOLDER_FILES = ["config.json", "model.safetensors.index.json", "model.safetensors", "a.safetensors",
+                "b.safetensors", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+                "generation_config.json", "chat_template.jinja", "chat_template.json"]
+
+
+def packed_folder(files: dict) -> bytes:
+    """The files of a folder as one input of fuzz_hf_folder."""
+    out = b""
+    for name, content in files.items():
+        content = content[:65535]
+        out += bytes([FOLDER_FILES.index(name)]) + len(content).to_bytes(2, "little") + content
+    return out
+
+
+def hf_folders(folder: pathlib.Path, safetensors: pathlib.Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = sorted(safetensors.iterdir())[0].read_bytes()
+    names = list(json.loads(weights[8 : 8 + int.from_bytes(weights[:8], "little")]))
+    demo = {path.name: path.read_bytes() for path in (ROOT / "models/demo").iterdir()
+            if path.name in FOLDER_FILES and path.suffix == ".json" and path.stat().st_size < 16384}
+    for path in sorted(GOLDEN.glob("hf/*/config.json")):
+        files = {"config.json": path.read_bytes(), "model.safetensors": weights}
+        side = path.parent / "generation_config.json"
+        if side.exists():
+            files[side.name] = side.read_bytes()
+        (folder / path.parent.name).write_bytes(packed_folder(files))
+    index = {"weight_map": {name: "a.safetensors" for name in names if name != "__metadata__"}}
+    sharded = {"model.safetensors.index.json": json.dumps(index).encode(), "a.safetensors": weights}
+    tokens = {"bos_token": {"content": "<s>"}, "additional_special_tokens": ["<|a|>"]}
+    (folder / "sharded").write_bytes(packed_folder(demo | sharded))
+    chat = {"special_tokens_map.json": json.dumps(tokens).encode(),
+            "chat_template.json": b'{"chat_template": [{"name": "default", "template": "{{ messages }}"}]}',
+            "tokenizer.json": (GOLDEN / "text/mini/post_template.json").read_bytes()}
+    (folder / "chat").write_bytes(packed_folder(demo | {"model.safetensors": weights} | chat))
+
+
+def codecs(folder: pathlib.Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for entry in json.loads((GOLDEN / "cmf/codecs/manifest.json").read_text())["entries"]:
+        rows, cols = entry["rows"], entry["cols"]
+        if rows > 255 or cols >= 16 * 32:
+            continue
+        head = bytes([entry["dtype_id"], rows, cols % 32, cols // 32])
+        (folder / entry["name"]).write_bytes(head + (GOLDEN / "cmf/codecs" / entry["encoded"]).read_bytes())
+
+
+def texts(folder: pathlib.Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in {"ascii": "Hello", "mixed": "é世\U0001f600\U0010ffff", "bom": "\ufeffx"}.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    for name, raw in {"overlong": b"\xc0\x80\xe0\x80\xaf", "surrogate": b"\xed\xa0\x80", "beyond": b"\xf4\x90\x80\x80"}.items():
+        (folder / name).write_bytes(raw)
+
+
 def main() -> None:
     out = pathlib.Path(sys.argv[1])
     copy(out, "fuzz_cmf", "cmf/bad/*.cmf")
     for path in sorted(GOLDEN.glob("hf/*/model.safetensors")) + [ROOT / "models/demo/model.safetensors"]:
         small_safetensors(out / "fuzz_safetensors", path)
+    hf_folders(out / "fuzz_hf_folder", out / "fuzz_safetensors")
+    codecs(out / "fuzz_codec")
+    texts(out / "fuzz_utf8")
+    copy(out, "fuzz_json", "hf/*/config*.json")
+    copy(out, "fuzz_json", "text/mini/pre_*.json", 4096)
     copy(out, "fuzz_config", "hf/*/config*.json")
     copy(out, "fuzz_tokenizer_json", "text/mini/*.json", 16384)
     folder = out / "fuzz_jinja"

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "paths.h"
 #include "program.h"
 
 namespace moewe {
@@ -31,8 +32,7 @@ class BenchVerb : public testing::Test {
 };
 
 TEST_F(BenchVerb, MeasuresAModel) {
-  const Outcome outcome =
-      RunMoewe(kShort + "--threads 2 --chunk 3 " MOEWE_SOURCE_DIR "/models/demo");
+  const Outcome outcome = RunMoewe(kShort + "--threads 2 --chunk 3 " + paths::DemoModel());
   ASSERT_EQ(outcome.code, 0);
   const Json report = outcome.json();
   EXPECT_EQ(report["prefill"]["tokens"], 4);
@@ -68,7 +68,7 @@ TEST_F(BenchVerb, MistakesHaveTheirCodes) {
   EXPECT_EQ(unknown.code, 2);
   EXPECT_EQ(unknown.json()["error"]["code"], "UnknownName");
   EXPECT_NE(unknown.out.find("qwen3-30b-a3b"), std::string::npos);
-  const std::string demo = MOEWE_SOURCE_DIR "/models/demo";
+  const std::string demo = paths::DemoModel();
   for (const std::string& arguments :
        {std::string("bench"), "bench --shape olmoe-1b-7b " + demo, "bench --layers 1 " + demo,
         "bench --ctx 100 " + demo, "bench --quant q5 --shape olmoe-1b-7b"}) {

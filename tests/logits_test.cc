@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "hf_golden.h"
+#include "paths.h"
 #include "program.h"
 
 namespace moewe {
@@ -71,7 +72,7 @@ TEST_F(LogitsVerb, HiddenStatesAndRoutingAreWrittenInTheGoldenLayout) {
 }
 
 TEST_F(LogitsVerb, ResultsDependNeitherOnThreadsNorOnChunks) {
-  const std::string demo = std::string(MOEWE_SOURCE_DIR) + "/models/demo";
+  const std::string demo = paths::DemoModel();
   const std::string q4tp = At("q4tp.cmf");
   ASSERT_EQ(RunMoewe("convert --quiet --quant q4tp " + demo + " " + q4tp).code, 0);
   std::string ids = "1453";

@@ -7,12 +7,13 @@
 #include <string>
 
 #include "golden.h"
+#include "paths.h"
 #include "program.h"
 
 namespace moewe {
 namespace {
 
-const std::string kDemo = std::string(MOEWE_SOURCE_DIR) + "/models/demo";
+const std::string kDemo = paths::DemoModel();
 
 class Scratch {
  public:

@@ -10,6 +10,7 @@
 
 #include "engine/test_model.h"
 #include "golden.h"
+#include "paths.h"
 
 namespace moewe::engine {
 namespace {
@@ -63,7 +64,7 @@ TEST(Engine, CancellingFromAnotherThread) {
 }
 
 TEST(Engine, AnExceptionOfTheCallersFunctionComesBackToIt) {
-  TestModel test(std::string(MOEWE_SOURCE_DIR) + "/models/demo");
+  TestModel test(paths::DemoModel());
   Engine engine(test.model.get(), test.tokenizer.get(), kOptions);
   Request request = Drawn(1, 1);
   request.max_tokens = 0;

@@ -105,8 +105,11 @@ class CmfVerifier {
     const bool has_header =
         Try(report_, [&] { header_ = cmf::ParseHeader(bytes_, envelope_, path_); });
     CheckSectionHash("directory", envelope_.directory, envelope_.directory_hash);
-    const bool has_directory =
-        Try(report_, [&] { directory_ = cmf::ParseDirectory(bytes_, envelope_, path_); });
+    const bool has_directory = Try(report_, [&] {
+      directory_ = cmf::ParseSoundRecords(bytes_, envelope_, path_, [&](const Error& error) {
+        report_->problems.push_back({error.code(), error.where(), error.message()});
+      });
+    });
     if (has_header) {
       CheckNamedSection("masks", envelope_.masks);
       CheckNamedSection("vocab", envelope_.tokenizer);

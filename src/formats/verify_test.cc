@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "formats/cmf/directory.h"
 #include "formats/test_util.h"
 #include "golden.h"
 #include "paths.h"
@@ -85,6 +86,30 @@ TEST_F(VerifyFolderTest, SeveralProblemsAreAllListed) {
   const std::string path =
       Put("two.cmf", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   EXPECT_EQ(Check(path).problems.size(), 2u);
+}
+
+// Every record that is wrong has its line, behind the hash that tells that something is.
+TEST_F(VerifyFolderTest, EveryFaultyRecordIsNamed) {
+  std::vector<uint8_t> bytes = golden::ReadBytes(golden::Path("cmf/files/dense_qwen3_q8.cmf"));
+  const cmf::Envelope envelope = cmf::ParseEnvelope(bytes, "");
+  const auto record = [&](size_t index) {
+    return bytes.data() + envelope.directory.offset + cmf::kDirectoryHeaderSize +
+           index * cmf::kRecordSize;
+  };
+  record(1)[6] = 5;                      // dtype: reserved
+  record(3)[7] = 9;                      // ndim
+  record(4)[32] ^= 1;                    // off: not a multiple of 64
+  record(6)[40] ^= 1;                    // nbytes: not what the shape takes
+  std::copy_n(record(7), 6, record(8));  // the name of the one before
+  const std::string path =
+      Put("records.cmf", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  std::vector<std::string> fields;
+  for (const VerifyProblem& problem : Check(path).problems) {
+    if (problem.where.field.starts_with("directory")) fields.push_back(problem.where.field);
+  }
+  EXPECT_EQ(fields, (std::vector<std::string>{"directory", "directory[1].dtype",
+                                              "directory[3].ndim", "directory[4].off",
+                                              "directory[6].nbytes", "directory[8].name"}));
 }
 
 }  // namespace

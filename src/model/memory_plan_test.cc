@@ -10,6 +10,7 @@
 #include "formats/checkpoint.h"
 #include "golden.h"
 #include "moewe/error.h"
+#include "paths.h"
 
 namespace moewe::model {
 namespace {
@@ -22,7 +23,7 @@ struct Subject {
   std::unique_ptr<Model> model;
 };
 
-const std::string kDemo = std::string(MOEWE_SOURCE_DIR) + "/models/demo";
+const std::string kDemo = paths::DemoModel();
 constexpr uint64_t kPlenty = uint64_t{1} << 40;
 
 TEST(MemoryPlan, PartsOfTheDemonstrationModel) {

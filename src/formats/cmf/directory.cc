@@ -17,8 +17,12 @@ namespace {
 
 class DirectoryParser {
  public:
-  DirectoryParser(Bytes file, const Envelope& envelope, const std::string& path)
-      : envelope_(envelope), path_(path), section_(SectionBytes(file, envelope.directory)) {}
+  DirectoryParser(Bytes file, const Envelope& envelope, const std::string& path,
+                  DirectoryFault on_fault)
+      : envelope_(envelope),
+        path_(path),
+        section_(SectionBytes(file, envelope.directory)),
+        on_fault_(on_fault) {}
 
   std::vector<DirectoryRecord> Parse() {
     ByteReader reader(section_, path_, envelope_.directory.offset);
@@ -39,13 +43,28 @@ class DirectoryParser {
     pool_ = section_.subspan(static_cast<size_t>(pool_offset));
     std::vector<DirectoryRecord> records;
     records.reserve(static_cast<size_t>(count));
-    for (uint64_t i = 0; i < count; ++i) records.push_back(ReadRecord(reader, i));
-    CheckNames(records);
+    std::vector<uint64_t> indices;  // of the records in the file
+    for (uint64_t i = 0; i < count; ++i) {
+      Guard([&] {
+        records.push_back(ReadRecord(reader, i));
+        indices.push_back(i);
+      });
+    }
+    CheckNames(records, indices);
     CheckDisjoint(records);
     return records;
   }
 
  private:
+  template <typename Check>
+  void Guard(const Check& check) const {
+    try {
+      check();
+    } catch (const Error& error) {
+      on_fault_(error);
+    }
+  }
+
   [[noreturn]] void Fail(ErrorCode code, uint64_t index, const char* field,
                          const std::string& message) const {
     throw Error(code, message,
@@ -53,6 +72,7 @@ class DirectoryParser {
                  envelope_.directory.offset + kDirectoryHeaderSize + index * kRecordSize});
   }
 
+  // Consumes the whole record before it checks anything.
   DirectoryRecord ReadRecord(ByteReader& reader, uint64_t index) const {
     DirectoryRecord record;
     const uint64_t name_offset = reader.U32("name_off");
@@ -140,14 +160,16 @@ class DirectoryParser {
     }
   }
 
-  void CheckNames(const std::vector<DirectoryRecord>& records) const {
+  void CheckNames(const std::vector<DirectoryRecord>& records,
+                  const std::vector<uint64_t>& indices) const {
     std::unordered_set<std::string_view> names;
     names.reserve(records.size());
     for (size_t i = 0; i < records.size(); ++i) {
-      if (!names.insert(records[i].name).second) {
-        Fail(ErrorCode::kParse, i, "name",
+      if (names.insert(records[i].name).second) continue;
+      Guard([&] {
+        Fail(ErrorCode::kParse, indices[i], "name",
              fmt::format("'{}' appears twice in the directory", records[i].name));
-      }
+      });
     }
   }
 
@@ -180,11 +202,10 @@ class DirectoryParser {
     std::sort(extents.begin(), extents.end(),
               [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
     for (size_t i = 1; i < extents.size(); ++i) {
-      if (extents[i].begin < extents[i - 1].end) {
-        throw Error(ErrorCode::kBounds,
-                    fmt::format("{} overlaps {}", extents[i].name, extents[i - 1].name),
-                    {path_, "directory", extents[i].begin});
-      }
+      if (extents[i].begin >= extents[i - 1].end) continue;
+      on_fault_(Error(ErrorCode::kBounds,
+                      fmt::format("{} overlaps {}", extents[i].name, extents[i - 1].name),
+                      {path_, "directory", extents[i].begin}));
     }
   }
 
@@ -192,6 +213,7 @@ class DirectoryParser {
   const std::string& path_;
   Bytes section_;
   Bytes pool_;
+  DirectoryFault on_fault_;
 };
 
 template <typename T>
@@ -205,7 +227,12 @@ void Append(std::vector<uint8_t>& bytes, T value) {
 
 std::vector<DirectoryRecord> ParseDirectory(Bytes file, const Envelope& envelope,
                                             const std::string& path) {
-  return DirectoryParser(file, envelope, path).Parse();
+  return DirectoryParser(file, envelope, path, [](const Error& error) { throw error; }).Parse();
+}
+
+std::vector<DirectoryRecord> ParseSoundRecords(Bytes file, const Envelope& envelope,
+                                               const std::string& path, DirectoryFault on_fault) {
+  return DirectoryParser(file, envelope, path, on_fault).Parse();
 }
 
 std::vector<uint8_t> SerializeDirectory(const std::vector<DirectoryRecord>& records) {

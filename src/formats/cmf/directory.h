@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/byte_reader.h"
+#include "base/function_ref.h"
 #include "formats/cmf/envelope.h"
 #include "quant/dtype.h"
 
@@ -31,6 +32,14 @@ struct DirectoryRecord {
 // section's length only. Throws Error{kParse, kBounds}.
 std::vector<DirectoryRecord> ParseDirectory(Bytes file, const Envelope& envelope,
                                             const std::string& path);
+
+using DirectoryFault = FunctionRef<void(const Error& error)>;
+
+// As ParseDirectory for whoever wants to know all that is wrong: goes on after a faulty record,
+// name or overlap, tells `on_fault` of each, and returns the records whose own fields are right.
+// Throws only where there are no records to speak of.
+std::vector<DirectoryRecord> ParseSoundRecords(Bytes file, const Envelope& envelope,
+                                               const std::string& path, DirectoryFault on_fault);
 
 // The section's bytes. Names are pooled in record order.
 std::vector<uint8_t> SerializeDirectory(const std::vector<DirectoryRecord>& records);
