@@ -71,7 +71,7 @@ TEST_F(BenchVerb, MistakesHaveTheirCodes) {
   const std::string demo = paths::DemoModel();
   for (const std::string& arguments :
        {std::string("bench"), "bench --shape olmoe-1b-7b " + demo, "bench --layers 1 " + demo,
-        "bench --ctx 100 " + demo, "bench --quant q5 --shape olmoe-1b-7b"}) {
+        "bench --ctx 100 " + demo, std::string("bench --quant q5 --shape olmoe-1b-7b")}) {
     EXPECT_EQ(RunMoewe(arguments).code, 2) << arguments;
   }
 }

@@ -61,7 +61,9 @@ TEST(CliConventions, EveryHelpPageFitsAScreenAndHasAnExample) {
     EXPECT_LE(lines.size(), 40u) << verb << " --help";
     EXPECT_GE(lines.size(), 3u) << verb << " --help";
     for (const std::string& line : lines) EXPECT_LE(line.size(), 100u) << line;
-    if (!verb.empty()) EXPECT_NE(ExampleOf(verb), "") << verb;
+    if (!verb.empty()) {
+      EXPECT_NE(ExampleOf(verb), "") << verb;
+    }
   }
   EXPECT_EQ(RunMoewe("").out, RunMoewe("--help").out);
   EXPECT_TRUE(RunMoewe("--version").out.starts_with("moewe "));
@@ -179,7 +181,8 @@ TEST(CliConventions, ExitCodesAreThoseOfTheTable) {
 
 // Whoever reads the output may stop early: no message, no core dump.
 TEST(CliConventions, AReaderThatStopsIsNoFault) {
-  for (const std::string arguments : {"info --tensors " + kDemo, "families", "--help"}) {
+  for (const std::string& arguments :
+       {"info --tensors " + kDemo, std::string("families"), std::string("--help")}) {
     const Outcome outcome =
         RunShell("{ (sleep 0.1; $MOEWE " + arguments + ") | true; } 2>&1 >/dev/null");
     EXPECT_EQ(outcome.out, "") << arguments;

@@ -46,6 +46,7 @@ class WatchedModel : public model::Model {
   const formats::Checkpoint& checkpoint() const override { return inner_->checkpoint(); }
   uint64_t weight_bytes_per_token() const override { return inner_->weight_bytes_per_token(); }
   uint64_t weight_bytes_total() const override { return inner_->weight_bytes_total(); }
+  uint64_t expert_bytes_total() const override { return inner_->expert_bytes_total(); }
 
   void Forward(std::span<const model::SequenceChunk> chunks, std::vector<float>* logits,
                model::ForwardObserver* observer) override {

@@ -21,7 +21,7 @@ using nlohmann::json;
 const std::string kDemo = paths::DemoModel();
 const std::string kQuestion = " -p 'What is the capital of France?'";
 
-json Run(const std::string& arguments) {
+json RunJson(const std::string& arguments) {
   const Outcome outcome = RunMoewe("run --json --activations f32 " + arguments);
   EXPECT_EQ(outcome.code, 0) << arguments;
   return outcome.json();
@@ -29,10 +29,10 @@ json Run(const std::string& arguments) {
 
 // The beginning of a stop string was shown when its end came with a later token.
 TEST(PublicFaults, StopStringsLeaveNothingBehind) {
-  const std::string whole = Run(kDemo + " --greedy" + kQuestion)["text"];
+  const std::string whole = RunJson(kDemo + " --greedy" + kQuestion)["text"];
   ASSERT_EQ(whole, "The capital of France is Paris.");
   for (const std::string stop : {"capital of France", "of France is P", "apit", "Paris.", "."}) {
-    const json answer = Run(kDemo + " --greedy --stop '" + stop + "'" + kQuestion);
+    const json answer = RunJson(kDemo + " --greedy --stop '" + stop + "'" + kQuestion);
     EXPECT_EQ(answer["text"], whole.substr(0, whole.find(stop))) << stop;
     EXPECT_EQ(answer["finish_reason"], "stop");
     const Outcome plain =
@@ -40,9 +40,10 @@ TEST(PublicFaults, StopStringsLeaveNothingBehind) {
     EXPECT_EQ(plain.out, whole.substr(0, whole.find(stop)) + "\n") << stop;
   }
   // Almost a stop string: everything comes.
-  EXPECT_EQ(Run(kDemo + " --greedy --stop 'Paris!' --stop 'capitals'" + kQuestion)["text"], whole);
+  EXPECT_EQ(RunJson(kDemo + " --greedy --stop 'Paris!' --stop 'capitals'" + kQuestion)["text"],
+            whole);
   // The one that is complete first, not the one that is given first.
-  EXPECT_EQ(Run(kDemo + " --greedy --stop 'is Paris' --stop France" + kQuestion)["text"],
+  EXPECT_EQ(RunJson(kDemo + " --greedy --stop 'is Paris' --stop France" + kQuestion)["text"],
             "The capital of ");
 }
 
@@ -70,26 +71,26 @@ TEST(PublicFaults, EveryEndTokenEnds) {
   scratch.Put("model/config.json", tiny.Config().dump());
   scratch.Put("model/model.safetensors", tiny.Weights());
   const std::string arguments = scratch.At("model") + " --ids 1,2,3 --greedy -n 12";
-  const std::vector<int> ids = Run(arguments + " --ignore-eos")["ids"];
+  const std::vector<int> ids = RunJson(arguments + " --ignore-eos")["ids"];
   ASSERT_EQ(ids.size(), 12u);
   for (const size_t at : {size_t{1}, size_t{4}}) {
     size_t first = 0;  // where this id comes for the first time
     while (ids[first] != ids[at]) ++first;
     scratch.Put("model/generation_config.json", json{{"eos_token_id", {63, ids[at], 62}}}.dump());
-    const json answer = Run(arguments);
+    const json answer = RunJson(arguments);
     EXPECT_EQ(answer["ids"], std::vector<int>(ids.begin(), ids.begin() + static_cast<long>(first)));
     EXPECT_EQ(answer["finish_reason"], "stop");
-    EXPECT_EQ(Run(arguments + " --ignore-eos")["ids"], ids);
+    EXPECT_EQ(RunJson(arguments + " --ignore-eos")["ids"], ids);
   }
 }
 
 // The seed that was printed was not the one that was used.
 TEST(PublicFaults, ThePrintedSeedGivesTheSameText) {
   const std::string arguments = kDemo + " --raw -n 12 --temp 1.5 -p 'Once upon a time'";
-  const json first = Run(arguments);
-  EXPECT_EQ(Run(arguments + " --seed " + first["seed"].dump())["ids"], first["ids"]);
-  EXPECT_NE(Run(arguments)["seed"], first["seed"]);
-  EXPECT_NE(Run(arguments + " --seed 1")["ids"], Run(arguments + " --seed 2")["ids"]);
+  const json first = RunJson(arguments);
+  EXPECT_EQ(RunJson(arguments + " --seed " + first["seed"].dump())["ids"], first["ids"]);
+  EXPECT_NE(RunJson(arguments)["seed"], first["seed"]);
+  EXPECT_NE(RunJson(arguments + " --seed 1")["ids"], RunJson(arguments + " --seed 2")["ids"]);
   // As a person sees it: on stderr.
   const Outcome shown = RunShell("$MOEWE run " + arguments + " --seed 41 2>&1 >/dev/null");
   EXPECT_NE(shown.out.find("41"), std::string::npos) << shown.out;
@@ -98,12 +99,12 @@ TEST(PublicFaults, ThePrintedSeedGivesTheSameText) {
 // Penalties were parsed and then had no effect.
 TEST(PublicFaults, PenaltiesChangeGreedyOutput) {
   const std::string arguments = kDemo + " --raw --greedy -n 40 --ignore-eos -p 'the the the the'";
-  const json plain = Run(arguments)["ids"];
+  const json plain = RunJson(arguments)["ids"];
   for (const char* flag : {"--presence-penalty 2", "--frequency-penalty 2", "--repeat-penalty 2"}) {
-    EXPECT_NE(Run(arguments + " " + flag)["ids"], plain) << flag;
+    EXPECT_NE(RunJson(arguments + " " + flag)["ids"], plain) << flag;
   }
   const std::string biased = plain[0].dump();
-  EXPECT_NE(Run(arguments + " --logit-bias " + biased + "=-100")["ids"][0], plain[0]);
+  EXPECT_NE(RunJson(arguments + " --logit-bias " + biased + "=-100")["ids"][0], plain[0]);
 }
 
 // A prompt that fills the context shifted it for ever, or crashed.
@@ -116,7 +117,7 @@ TEST(PublicFaults, ContextsThatAreFull) {
   EXPECT_EQ(RunMoewe("run --json " + kDemo + ids + " --ctx 7").code, 2);
   for (const size_t room : {size_t{1}, size_t{2}, size_t{9}}) {
     const json answer =
-        Run(kDemo + ids + " --greedy --ignore-eos --ctx " + std::to_string(8 + room));
+        RunJson(kDemo + ids + " --greedy --ignore-eos --ctx " + std::to_string(8 + room));
     EXPECT_EQ(answer["ids"].size(), room);
     EXPECT_EQ(answer["finish_reason"], "length");
   }
@@ -143,8 +144,8 @@ TEST(PublicFaults, OneBosAndNotTwo) {
   const size_t with_special = count(" --special -p Hello");
   ASSERT_EQ(with_special, bare + 2);  // <s> and </s>
   const std::string run = model + " -n 1 --greedy -p Hello";
-  EXPECT_EQ(Run(run)["usage"]["prompt_tokens"], bare + 1);
-  EXPECT_EQ(Run(run + " --raw")["usage"]["prompt_tokens"], with_special);
+  EXPECT_EQ(RunJson(run)["usage"]["prompt_tokens"], bare + 1);
+  EXPECT_EQ(RunJson(run + " --raw")["usage"]["prompt_tokens"], with_special);
 }
 
 }  // namespace
