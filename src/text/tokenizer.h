@@ -80,7 +80,7 @@ class Tokenizer {
 
     // The text that this id completes; empty while nothing may be shown yet.
     std::string Push(TokenId id);
-    // What is still held back, after the last id.
+    // What is held back after the last id; if the decoder rethought what it gave, from there on.
     std::string Finish();
 
    private:
