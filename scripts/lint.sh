@@ -8,7 +8,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 scope=${1:-changed}
-budget=${MOEWE_TIDY_SECONDS:-420}
+budget=${MOEWE_TIDY_SECONDS:-240}
 failed=0
 
 mapfile -t sources < <(git ls-files '*.cc' '*.h' | grep -v '^tests/golden/')

