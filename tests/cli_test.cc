@@ -205,7 +205,7 @@ TEST(CliConventions, OutputThatIsLostIsAnError) {
         "template " + kDemo + " --batch " + chats,
         "dequant " + q8 + " --tensor model.norm.weight --out -",
         "run " + kDemo + " --greedy -n 1 -p Hello", "run " + kDemo + " --json -n 1 -p Hello"}) {
-    for (const std::string lost : {">/dev/full", ">&-"}) {
+    for (const char* lost : {">/dev/full", ">&-"}) {
       const Outcome outcome = RunShell("$MOEWE " + arguments + " --quiet 2>&1 " + lost);
       EXPECT_EQ(outcome.code, 1) << arguments << " " << lost;
     }
