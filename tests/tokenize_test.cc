@@ -135,7 +135,7 @@ TEST(TokenizeVerb, AnyContainerOfATokenizer) {
   // The name says nothing.
   fs::rename(scratch.At("demo.cmf"), scratch.At("demo.json"));
   EXPECT_EQ(RunMoewe("tokenize " + scratch.At("demo.json") + text).out, expected);
-  const std::string none = golden::Path("cmf/files/dense_qwen2_f32.cmf").string();
+  const std::string none = golden::Path("cmf/families/gemma.cmf").string();
   EXPECT_EQ(RunMoewe("tokenize --json " + none + text).json()["error"]["code"], "NotFound");
 }
 

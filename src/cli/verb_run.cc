@@ -149,6 +149,7 @@ int Run(const Flags& flags, const Globals& globals) {
   const uint64_t seed = request.sampling.seed;
   const engine::Result result = engine.Generate(std::move(request));
   const size_t decoded = result.ids.empty() ? 0 : result.ids.size() - 1;
+  if (globals.json && result.error) throw *result.error;
   if (globals.json) {
     PrintJson(
         {{"text", result.text},

@@ -74,7 +74,7 @@ ModelConfig ReadConfig(const formats::Checkpoint& checkpoint) {
   // Each layer has at least one tensor, so a count above that is a lie, whatever it would cost to
   // believe it.
   if (config.num_layers > checkpoint.tensors().size()) {
-    throw Error(ErrorCode::kParse,
+    throw Error(ErrorCode::kMissingTensor,
                 fmt::format("the config has {} layers, the file only {} tensors", config.num_layers,
                             checkpoint.tensors().size()),
                 {file, "num_layers"});

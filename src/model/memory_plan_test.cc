@@ -102,7 +102,7 @@ TEST(MemoryPlan, WhatDoesNotFitIsNamedByPart) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kOutOfBudget);
     EXPECT_EQ(error.where().file, "demo.cmf");
-    for (const char* part : {"trunk", "experts", "KV cache", "activations", "1 KB"}) {
+    for (const char* part : {"trunk", "experts", "KV cache", "activations", "1.00 kB"}) {
       EXPECT_NE(error.message().find(part), std::string::npos) << part << ": " << error.message();
     }
   }
