@@ -45,8 +45,8 @@ struct GateUp {
   size_t gate_first, up_first;  // entries of Impl::inputs
   size_t n;
   std::span<const uint32_t> live;  // neurons; empty = all
-  size_t hidden_offset;  // of its rows in the hidden buffer
-  Input hidden_input;    // the form in which `down` wants them
+  size_t hidden_offset;            // of its rows in the hidden buffer
+  Input hidden_input;              // the form in which `down` wants them
   const uint8_t* hidden_col_field;
   size_t hidden_row_bytes;
   uint8_t* hidden;

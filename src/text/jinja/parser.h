@@ -1,5 +1,5 @@
-// Recursive descent over the tokens. Split in three: parser.cc has the statements, parser_expr.cc the
-// expressions, parser_postfix.cc what follows one.
+// Recursive descent over the tokens. Split in three: parser.cc has the statements, parser_expr.cc
+// the expressions, parser_postfix.cc what follows one.
 #ifndef MOEWE_TEXT_JINJA_PARSER_H_
 #define MOEWE_TEXT_JINJA_PARSER_H_
 
