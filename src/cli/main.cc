@@ -16,6 +16,7 @@
 #include "cli/suggest.h"
 #include "cli/verbs.h"
 #include "moewe/error.h"
+#include "platform/file_io.h"
 
 namespace moewe::cli {
 namespace {
@@ -115,5 +116,6 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   moewe::cli::HoldStandardStreams();
+  moewe::IgnoreFileSizeSignal();
   return moewe::cli::Main(argc, argv);
 }

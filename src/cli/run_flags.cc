@@ -58,6 +58,7 @@ OpenModel OpenForRun(const std::string& path, const RunFlags& flags) {
                    : flags.verify == "none" ? model::Verify::kNone
                                             : model::Verify::kLazy;
   open.model = model::Model::Load(open.checkpoint, options, open.threads.get());
+  for (const std::string& warning : open.model->config().warnings.list) LogWarning(warning);
   const model::MemoryRequest request = MemoryRequestFrom(flags);
   const model::MemoryPlan plan = model::PlanMemory(*open.model, request);
   model::RequireFit(plan, open.checkpoint->files().front());

@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/size.h"
 #include "cli/interrupt.h"
 #include "cli/run_flags.h"
@@ -66,13 +68,14 @@ void WriteSynthetic(const Job& job, const std::string& dst) {
   convert::ConvertOptions options;
   options.quant = job.flags.synthetic.quant;
   options.keep_partial = false;
-  size_t shown = 0;
-  options.progress = [&](size_t done, size_t total) {
+  std::optional<Progress> bar;
+  options.progress = [&](const convert::ConvertProgress& state) {
     if (job.interrupted) throw Error(ErrorCode::kInterrupted, "stopped", {dst, "", {}});
-    const size_t percent = done * 100 / total;
-    if (job.globals.quiet || percent < shown + 25) return;
-    shown = percent;
-    LogInfo(fmt::format("{}: {} % written", job.flags.synthetic.shape, percent));
+    if (!bar) {
+      bar.emplace(job.flags.synthetic.shape, state.bytes_total,
+                  job.globals.quiet ? nullptr : stderr);
+    }
+    bar->Update(state.bytes, state.name);
   };
   convert::ConvertToCmf(*checkpoint, dst, options, pool);
 }

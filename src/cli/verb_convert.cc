@@ -1,11 +1,15 @@
-// `convert`: a checkpoint to a CMF file.
+// `convert`, `requant` and `compact`: one checkpoint written as another CMF file.
+#include <fmt/format.h>
+
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/size.h"
 #include "cli/interrupt.h"
 #include "cli/verbs.h"
@@ -16,58 +20,53 @@
 namespace moewe::cli {
 namespace {
 
-struct ConvertFlags {
+struct Flags {
+  const char* verb = "";
   std::string src;
   std::string dst;
+  std::string to;
   std::string quant;
   std::vector<std::string> tensors;
   bool resume = false;
+  bool dry_run = false;
   int threads = 0;
 };
 
-int Convert(const ConvertFlags& flags, const Globals& globals) {
-  if (!flags.dst.ends_with(".cmf")) {
-    throw Error(ErrorCode::kUsage, "DST must end in .cmf: no other target can be written yet");
+// DST's extension says what it becomes, unless --to does.
+void CheckTarget(const Flags& flags) {
+  std::string target = flags.to;
+  if (target.empty()) {
+    const std::string extension = std::filesystem::path(flags.dst).extension().string();
+    if (!extension.empty()) target = extension.substr(1);
   }
+  if (target == "cmf") return;
+  throw Error(ErrorCode::kUsage,
+              (target.empty() ? "DST has no extension that says what to make"
+                              : "'" + target + "' cannot be made") +
+                  std::string("; name it .cmf or give --to cmf"),
+              {flags.dst, ""});
+}
+
+convert::ConvertOptions OptionsFrom(const Flags& flags) {
   convert::ConvertOptions options;
   options.resume = flags.resume;
   if (!flags.quant.empty()) options.quant = convert::ParseQuant(flags.quant);
   for (const std::string& rule : flags.tensors) {
-    const size_t equals = rule.rfind('=');
-    if (equals == std::string::npos) {
-      throw Error(ErrorCode::kUsage, "--tensor takes GLOB=DTYPE, not '" + rule + "'");
-    }
-    options.tensor_rules.emplace_back(rule.substr(0, equals),
-                                      convert::ParseQuant(rule.substr(equals + 1)));
+    options.tensor_rules.push_back(convert::ParseTensorRule(rule));
   }
-  // Stops between two tensors, so that --resume finds whole ones.
-  const std::atomic<bool>& interrupted = CatchInterrupts();
-  size_t shown = 0;
-  options.progress = [&](size_t done, size_t total) {
-    if (interrupted) {
-      throw Error(ErrorCode::kInterrupted, "stopped; --resume continues", {flags.dst, "", {}});
-    }
-    const size_t percent = done * 100 / total;
-    if (globals.quiet || percent < shown + 10) return;
-    shown = percent;
-    std::fprintf(stderr, "moewe: %zu of %zu tensors (%zu %%)\n", done, total, percent);
-  };
-  const auto source = formats::OpenCheckpoint(flags.src);
-  ThreadPool pool(flags.threads);
-  const convert::ConvertResult result = convert::ConvertToCmf(*source, flags.dst, options, pool);
-  for (const std::string& warning : result.warnings) LogWarning(warning);
+  return options;
+}
+
+double BitsPerWeight(uint64_t bytes, uint64_t elements) {
+  return elements == 0 ? 0.0 : 8.0 * static_cast<double>(bytes) / static_cast<double>(elements);
+}
+
+void Report(const Flags& flags, const Globals& globals, const convert::ConvertResult& result) {
   const uint64_t file_bytes = std::filesystem::file_size(flags.dst);
-  const double bits = result.elements == 0 ? 0.0
-                                           : 8.0 * static_cast<double>(result.bytes) /
-                                                 static_cast<double>(result.elements);
+  const double bits = BitsPerWeight(result.bytes, result.elements);
   if (!globals.quiet) {
-    if (result.fallbacks != 0) {
-      std::fprintf(stderr, "moewe: %llu matrices with columns no multiple of 32 became q8_2f\n",
-                   static_cast<unsigned long long>(result.fallbacks));
-    }
-    std::fprintf(stderr, "moewe: wrote %s: %llu tensors, %s, %.2f bits a weight\n",
-                 flags.dst.c_str(), static_cast<unsigned long long>(result.tensors),
-                 FormatSize(file_bytes).c_str(), bits);
+    LogInfo(fmt::format("wrote {}: {} tensors, {}, {:.2f} bits a weight", flags.dst, result.tensors,
+                        FormatSize(file_bytes), bits));
   }
   if (globals.json) {
     PrintJson({{"file", flags.dst},
@@ -75,22 +74,120 @@ int Convert(const ConvertFlags& flags, const Globals& globals) {
                {"weights", result.elements},
                {"bytes", file_bytes},
                {"bits_per_weight", bits},
-               {"fallbacks", result.fallbacks}});
+               {"fallbacks", result.fallbacks},
+               {"warnings", result.warnings}});
+  }
+}
+
+// What each tensor would become; writes nothing.
+int DryRun(const formats::Checkpoint& source, const convert::ConvertOptions& options,
+           const Globals& globals) {
+  const convert::ConvertPlan plan =
+      convert::PlanConversion(source, options.quant, options.tensor_rules);
+  for (const std::string& warning : plan.warnings) LogWarning(warning);
+  uint64_t bytes = 0;
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const convert::PlannedTensor& tensor : plan.tensors) {
+    bytes += tensor.nbytes.value_or(0);
+    if (globals.json) {
+      list.push_back({{"name", tensor.source.name},
+                      {"shape", tensor.source.shape},
+                      {"from", DTypeName(tensor.source.dtype)},
+                      {"to", DTypeName(tensor.dtype)},
+                      {"nbytes", nullptr}});
+      if (tensor.nbytes) list.back()["nbytes"] = *tensor.nbytes;
+    } else {
+      fmt::print("{:7} -> {:7} [{}]  {}\n", DTypeName(tensor.source.dtype), DTypeName(tensor.dtype),
+                 fmt::join(tensor.source.shape, ", "), tensor.source.name);
+    }
+  }
+  std::fflush(stdout);
+  const double bits = BitsPerWeight(bytes, plan.elements);
+  if (!globals.quiet) {
+    for (const std::string& note : plan.notes) LogInfo(note);
+    LogInfo(fmt::format("{} tensors, {} of weights, {:.2f} bits a weight; nothing was written",
+                        plan.tensors.size(), FormatSize(bytes), bits));
+  }
+  if (globals.json) {
+    PrintJson({{"tensors", std::move(list)},
+               {"bytes", bytes},
+               {"bits_per_weight", bits},
+               {"notes", plan.notes},
+               {"warnings", plan.warnings}});
   }
   return 0;
+}
+
+int Convert(const Flags& flags, const Globals& globals) {
+  CheckTarget(flags);
+  convert::ConvertOptions options = OptionsFrom(flags);
+  const std::string verb = flags.verb;
+  if (verb == "requant" && !options.quant && options.tensor_rules.empty()) {
+    throw Error(ErrorCode::kUsage, "requant takes --quant or --tensor: what shall change");
+  }
+  const auto source = formats::OpenCheckpoint(flags.src);
+  if (verb != "convert" && source->kind() != formats::CheckpointKind::kCmf) {
+    throw Error(ErrorCode::kUsage, verb + " rewrites .cmf files; use convert", {flags.src, ""});
+  }
+  if (flags.dry_run) return DryRun(*source, options, globals);
+
+  options.warning = [](const std::string& line) { LogWarning(line); };
+  options.note = [&](const std::string& line) {
+    if (!globals.quiet) LogInfo(line);
+  };
+  // Stops between two tensors, so that --resume finds whole ones.
+  const std::atomic<bool>& interrupted = CatchInterrupts();
+  std::optional<Progress> bar;
+  options.progress = [&](const convert::ConvertProgress& state) {
+    if (interrupted) {
+      throw Error(ErrorCode::kInterrupted, "stopped; --resume continues", {flags.dst, "", {}});
+    }
+    if (!bar) bar.emplace(verb, state.bytes_total, globals.quiet ? nullptr : stderr);
+    bar->Update(state.bytes, state.name);
+  };
+  ThreadPool pool(flags.threads);
+  const convert::ConvertResult result = convert::ConvertToCmf(*source, flags.dst, options, pool);
+  bar.reset();
+  Report(flags, globals, result);
+  return 0;
+}
+
+// The flags that all three have.
+std::shared_ptr<Flags> CommonFlags(CLI::App& verb, const char* name, const char* source) {
+  auto flags = std::make_shared<Flags>();
+  flags->verb = name;
+  verb.add_option("SRC", flags->src, source)->required();
+  verb.add_option("DST", flags->dst, "the .cmf to make")->required();
+  verb.add_option("--to", flags->to, "cmf: what to make, whatever DST is called");
+  verb.add_flag("--resume", flags->resume, "continue an interrupted run");
+  verb.add_option("--threads", flags->threads, "threads (default: all this process may use)");
+  return flags;
+}
+
+void AddQuantFlags(CLI::App& verb, Flags* flags) {
+  verb.add_option("--quant", flags->quant, "q8, q8_2f, q4, q4t, q4tp, f16, bf16 or f32");
+  verb.add_option("--tensor", flags->tensors,
+                  "GLOB=DTYPE: another dtype for some tensors; repeatable, the first match decides")
+      ->allow_extra_args(false);
+  verb.add_flag("--dry-run", flags->dry_run, "list what each tensor becomes and write nothing");
 }
 
 }  // namespace
 
 Action AddConvert(CLI::App& verb, const Globals& globals) {
-  auto flags = std::make_shared<ConvertFlags>();
-  verb.add_option("SRC", flags->src, "Hugging Face folder or .cmf")->required();
-  verb.add_option("DST", flags->dst, "the .cmf to make")->required();
-  verb.add_option("--quant", flags->quant, "q8, q8_2f, q4, q4t, q4tp, f16, bf16 or f32");
-  verb.add_option("--tensor", flags->tensors, "GLOB=DTYPE: another dtype for some tensors")
-      ->allow_extra_args(false);
-  verb.add_flag("--resume", flags->resume, "continue an interrupted conversion");
-  verb.add_option("--threads", flags->threads, "threads (default: all this process may use)");
+  const auto flags = CommonFlags(verb, "convert", "Hugging Face folder or .cmf");
+  AddQuantFlags(verb, flags.get());
+  return [flags, &globals] { return Convert(*flags, globals); };
+}
+
+Action AddRequant(CLI::App& verb, const Globals& globals) {
+  const auto flags = CommonFlags(verb, "requant", "a .cmf");
+  AddQuantFlags(verb, flags.get());
+  return [flags, &globals] { return Convert(*flags, globals); };
+}
+
+Action AddCompact(CLI::App& verb, const Globals& globals) {
+  const auto flags = CommonFlags(verb, "compact", "a .cmf");
   return [flags, &globals] { return Convert(*flags, globals); };
 }
 

@@ -2,8 +2,10 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
+#include "base/progress.h"
 #include "cli/verbs.h"
 #include "formats/verify.h"
 
@@ -20,8 +22,13 @@ struct Flags {
 
 int Run(const Flags& flags, const Globals& globals) {
   ThreadPool threads(flags.threads);
-  const formats::VerifyReport report =
-      formats::Verify(flags.path, {.base = flags.base}, &threads, [](uint64_t, uint64_t) {});
+  std::optional<Progress> bar;
+  const formats::VerifyReport report = formats::Verify(
+      flags.path, {.base = flags.base}, &threads, [&](uint64_t done, uint64_t total) {
+        if (!bar) bar.emplace("verify", total, globals.quiet ? nullptr : stderr);
+        bar->Update(done);
+      });
+  bar.reset();
   if (globals.json) {
     Json problems = Json::array();
     for (const formats::VerifyProblem& problem : report.problems) {

@@ -32,6 +32,9 @@ struct VerbEntry {
 
 Action AddBench(CLI::App& verb, const Globals& globals);
 Action AddConvert(CLI::App& verb, const Globals& globals);
+Action AddRequant(CLI::App& verb, const Globals& globals);
+Action AddCompact(CLI::App& verb, const Globals& globals);
+Action AddDiff(CLI::App& verb, const Globals& globals);
 Action AddInfo(CLI::App& verb, const Globals& globals);
 Action AddVerify(CLI::App& verb, const Globals& globals);
 Action AddSign(CLI::App& verb, const Globals& globals);

@@ -1,48 +1,17 @@
 #include "convert/convert.h"
 
-#include <algorithm>
-#include <charconv>
-#include <tuple>
+#include <fmt/format.h>
 
-#include "convert/dtype_choice.h"
-#include "convert/encode.h"
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "convert/destination.h"
 #include "formats/cmf/cmf_file.h"
 #include "formats/cmf/writer.h"
-#include "model/canonical.h"
-#include "model/config.h"
+#include "moewe/error.h"
 
 namespace moewe::convert {
 namespace {
-
-using formats::TensorView;
-
-// The number after `prefix` in `name`, and what follows it; nothing if there is none.
-std::optional<std::pair<uint32_t, std::string_view>> NumberAfter(std::string_view name,
-                                                                 std::string_view prefix) {
-  const size_t at = name.find(prefix);
-  if (at == std::string_view::npos) return std::nullopt;
-  name.remove_prefix(at + prefix.size());
-  uint32_t number = 0;
-  const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (problem != std::errc()) return std::nullopt;
-  return std::pair{number, name.substr(static_cast<size_t>(end - name.data()))};
-}
-
-// part of the file, layer, role of an expert's matrix (0 = none), expert.
-std::tuple<int, uint32_t, int, uint32_t> OrderKey(std::string_view name) {
-  if (name.starts_with("model.embed_tokens")) return {0, 0, 0, 0};
-  if (name.starts_with("model.norm.")) return {2, 0, 0, 0};
-  if (name.starts_with("lm_head")) return {3, 0, 0, 0};
-  if (!name.starts_with("model.layers.")) return {4, 0, 0, 0};
-  const auto layer = NumberAfter(name, "model.layers.");
-  if (!layer) return {4, 0, 0, 0};
-  const auto expert = NumberAfter(name, ".mlp.experts.");
-  if (!expert) return {1, layer->first, 0, 0};
-  const int role = expert->second.starts_with(".gate_proj") ? 1
-                   : expert->second.starts_with(".up_proj") ? 2
-                                                            : 3;
-  return {1, layer->first, role, expert->first};
-}
 
 std::string QuantTypeName(DType quant) {
   switch (quant) {
@@ -94,70 +63,65 @@ formats::CmfPlan PlanContainer(const formats::Checkpoint& source,
   return plan;
 }
 
-DType DTypeFor(const TensorView& tensor, const ConvertOptions& options, bool from_cmf) {
-  if (tensor.name.starts_with("skill.")) return tensor.dtype;
-  for (const auto& [glob, dtype] : options.tensor_rules) {
-    if (!GlobMatches(glob, tensor.name)) continue;
-    if (!quant::FindCodec(dtype)->holds(tensor.matrix(), tensor.shape.size())) {
-      throw Error(ErrorCode::kUsage,
-                  std::string(DTypeName(dtype)) + " cannot hold the shape of this tensor",
-                  {"", tensor.name, {}});
-    }
-    return dtype;
+// What a run that is continued, or not, tells its user; empty if there is nothing to tell.
+std::string ResumeNote(formats::CmfResume resumed, bool asked, size_t done, size_t total) {
+  using formats::CmfResume;
+  switch (resumed) {
+    case CmfResume::kNothing:
+      return asked ? "nothing to resume: starting from the beginning" : "";
+    case CmfResume::kNotAsked:
+      return "starting over; --resume would have continued the interrupted run";
+    case CmfResume::kContinued:
+      return fmt::format("resuming: {} of {} tensors are there", done, total);
+    case CmfResume::kContinuedPart:
+      return fmt::format("resuming: {} of {} tensors are there, damaged ones are written again",
+                         done, total);
+    case CmfResume::kOtherSource:
+      return "the source is not the one of the interrupted run: starting over";
+    case CmfResume::kOtherPlan:
+      return "the options are not those of the interrupted run: starting over";
+    case CmfResume::kDamaged:
+      return "what the interrupted run left is damaged: starting over";
   }
-  if (from_cmf && !options.quant) return tensor.dtype;
-  return ChooseDType(tensor, options.quant.value_or(DType::kQ8Row));
+  return "";
 }
 
 }  // namespace
 
 ConvertResult ConvertToCmf(const formats::Checkpoint& source, const std::string& dst,
                            const ConvertOptions& options, ThreadPool& pool) {
-  ConvertResult result;
-  const bool from_cmf = source.kind() == formats::CheckpointKind::kCmf;
-  std::vector<TensorView> tensors;
-  std::optional<model::ModelConfig> config;
-  if (from_cmf) {
-    tensors = source.tensors();
-  } else {
-    config = model::ReadConfig(source);
-    tensors = model::CanonicalTensors(source, *config, &result.warnings);
-    std::stable_sort(tensors.begin(), tensors.end(), [](const TensorView& a, const TensorView& b) {
-      return OrderKey(a.name) < OrderKey(b.name);
-    });
+  CheckDestination(source, dst);
+  const ConvertPlan plan = PlanConversion(source, options.quant, options.tensor_rules);
+  const auto note = [&](const std::string& line) {
+    if (options.note && !line.empty()) options.note(line);
+  };
+  if (options.warning) {
+    for (const std::string& warning : plan.warnings) options.warning(warning);
   }
-  formats::CmfPlan plan = PlanContainer(source, config, options.quant);
-  for (const std::string& file : source.files()) plan.source_id += file + "\n";
-  for (const TensorView& tensor : tensors) {
-    const DType dtype = DTypeFor(tensor, options, from_cmf);
-    const bool copied = dtype == tensor.dtype;
-    plan.tensors.push_back(
-        {tensor.name, dtype, tensor.shape,
-         copied ? tensor.bytes.size() : quant::FindCodec(dtype)->encoded_size(tensor.matrix())});
-    plan.source_id +=
-        std::to_string(tensor.file_offset) + "+" + std::to_string(tensor.bytes.size()) + " ";
-    result.elements += tensor.matrix().rows * tensor.matrix().cols;
-    result.bytes += plan.tensors.back().nbytes.value_or(0);
-    result.fallbacks += dtype == DType::kQ82f && options.quant && *options.quant != DType::kQ82f;
+  for (const std::string& line : plan.notes) note(line);
+
+  formats::CmfPlan container = PlanContainer(source, plan.config, options.quant);
+  container.source_id = SourceIdentity(source);
+  const quant::EncodeOptions& encode = options.encode;
+  container.encoding_id = fmt::format("moewe {}|{}|{}|{}|{}", MOEWE_VERSION, encode.mean_bits,
+                                      encode.keep, encode.diffuse, encode.search_scales);
+  for (const PlannedTensor& tensor : plan.tensors) {
+    container.tensors.push_back(
+        {tensor.source.name, tensor.dtype, tensor.source.shape, tensor.nbytes});
   }
-  result.tensors = tensors.size();
-  std::vector<DType> dtypes;
-  for (const formats::CmfPlanEntry& entry : plan.tensors) dtypes.push_back(entry.dtype);
   const auto writer = formats::CmfWriter::Create(
-      std::move(plan), dst, {.resume = options.resume, .keep_partial = options.keep_partial});
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!writer->done(i)) {
-      if (dtypes[i] == tensors[i].dtype) {
-        writer->Write(i, tensors[i].bytes);
-      } else {
-        writer->Write(i, EncodeTensor(tensors[i], dtypes[i], options.encode, pool));
-      }
-    }
-    if (options.progress) options.progress(i + 1, tensors.size());
-  }
+      std::move(container), dst, {.resume = options.resume, .keep_partial = options.keep_partial});
+  size_t done = 0;
+  for (size_t i = 0; i < writer->size(); ++i) done += writer->done(i) ? 1 : 0;
+  note(ResumeNote(writer->resumed(), options.resume, done, writer->size()));
+  WriteTensors(source, plan, options.encode, *writer, pool, options.progress);
   source.CheckReadable();  // before the file gets its name
   writer->Finish();
-  return result;
+  return {.tensors = writer->size(),
+          .elements = plan.elements,
+          .bytes = writer->bytes_written(),
+          .fallbacks = plan.fallbacks,
+          .warnings = plan.warnings};
 }
 
 }  // namespace moewe::convert

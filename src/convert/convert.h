@@ -6,9 +6,10 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "convert/pipeline.h"
+#include "convert/plan.h"
 #include "formats/checkpoint.h"
 #include "platform/thread_pool.h"
 
@@ -17,12 +18,16 @@ namespace moewe::convert {
 struct ConvertOptions {
   // Nothing: a CMF source keeps its dtypes, other sources become q8_row.
   std::optional<DType> quant;
-  std::vector<std::pair<std::string, DType>> tensor_rules;  // glob, dtype; the first match wins
-  quant::EncodeOptions encode;                              // for every tensor that is encoded
+  std::vector<TensorRule> tensor_rules;  // the first that matches decides
+  quant::EncodeOptions encode;           // for every tensor that is encoded
   bool resume = false;
-  bool keep_partial = true;  // what was written when it stops early stays for a resume
-  // After each tensor: done, total. May throw to stop.
-  std::function<void(size_t done, size_t total)> progress;
+  bool keep_partial = true;  // what is written when it stops early stays for a resume
+  // Called after each tensor; may throw to stop: what was written stays for a resume.
+  std::function<void(const ConvertProgress&)> progress;
+  // One line for the user each: warnings about the source, and what is done otherwise than asked.
+  // Called before the work.
+  std::function<void(const std::string&)> warning;
+  std::function<void(const std::string&)> note;
 };
 
 struct ConvertResult {
@@ -33,10 +38,10 @@ struct ConvertResult {
   std::vector<std::string> warnings;
 };
 
-// Hugging Face sources are written under canonical names in this order: embeddings, layers (each in
-// the source's order, then its experts' gate, up and down projections by expert number), final
-// norm, head, the rest. A CMF source keeps its order, header fields, tokenizer, masks and index,
-// and skill tensors as they are. Throws Error{kUsage, kUnsupported, kNoSpace, kIo, ...}.
+// What PlanConversion says, written to `dst`. A CMF source keeps its header fields, tokenizer,
+// masks, index, and skill tensors as they are. The file appears under its name when it is complete;
+// until then "<dst>.partial" holds what is done. Throws Error{kUsage} if `dst` is the source or
+// lies in its folder, and what PlanConversion, WriteTensors and CmfWriter throw.
 ConvertResult ConvertToCmf(const formats::Checkpoint& source, const std::string& dst,
                            const ConvertOptions& options, ThreadPool& pool);
 

@@ -94,6 +94,7 @@ class Mapper {
 
   std::vector<TensorView> Run() {
     out_.reserve(checkpoint_.tensors().size());
+    for (const formats::OpaqueTensor& tensor : checkpoint_.opaque_tensors()) RefuseOpaque(tensor);
     const bool cmf = checkpoint_.kind() == formats::CheckpointKind::kCmf;
     for (const TensorView& tensor : checkpoint_.tensors()) {
       if (cmf) {
@@ -130,9 +131,42 @@ class Mapper {
     out_.push_back(tensor);
   }
 
+  // Element types without a codec: fp8 and packed integers are weights that somebody quantized;
+  // what old checkpoints keep beside their weights is not missed.
+  void RefuseOpaque(const formats::OpaqueTensor& tensor) {
+    std::string_view name = tensor.name;
+    if (SkipForeignPart(name) || name.ends_with("position_ids") ||
+        name.ends_with("rotary_emb.inv_freq")) {
+      return;
+    }
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("tensor {} is stored as {}, which moewe cannot read: use the original "
+                            "checkpoint",
+                            tensor.name, tensor.dtype),
+                {checkpoint_.files().front(), tensor.name});
+  }
+
+  // Companions of weights quantized by others: GPTQ and AWQ, fp8 and compressed-tensors,
+  // bitsandbytes.
+  static bool IsForeignQuantization(const TensorView& tensor) {
+    constexpr std::array<std::string_view, 11> kParts = {
+        ".qweight",      ".qzeros",           ".scales",        ".g_idx",
+        ".weight_scale", ".weight_scale_inv", ".weight_packed", ".input_scale",
+        ".SCB",          ".quant_map",        ".absmax"};
+    return tensor.dtype == DType::kU8 ||
+           std::any_of(kParts.begin(), kParts.end(), [&](std::string_view part) {
+             return std::string_view(tensor.name).ends_with(part);
+           });
+  }
+
   void FromHuggingFace(const TensorView& tensor) {
     std::string_view name = tensor.name;
     if (SkipForeignPart(name)) return;
+    if (IsForeignQuantization(tensor)) {
+      Fail(ErrorCode::kUnsupported, tensor,
+           "belongs to weights quantized in a way that moewe cannot read: use the original "
+           "checkpoint");
+    }
     // Multimodal checkpoints: language_model.model.x, model.language_model.x,
     // language_model.lm_head.
     const bool below_model = Eat(&name, "model.language_model.");

@@ -1,20 +1,39 @@
 #include "platform/file_io.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <utility>
+
+#include "base/size.h"
 
 namespace moewe {
 namespace {
 
 // Linux writes at most 2^31 - 4096 bytes a call.
 constexpr size_t kLargestWrite = size_t{1} << 30;
+
+FileFault g_fault;
+
+// Whether the operation may happen; if not, errno says why.
+bool Allowed(FileOperation operation, size_t* bytes = nullptr) {
+  if (!g_fault) return true;
+  size_t unused = 0;
+  const int number = g_fault(operation, bytes != nullptr ? bytes : &unused);
+  if (number != 0) errno = number;
+  return number == 0;
+}
 
 }  // namespace
 
@@ -54,8 +73,10 @@ void FileDescriptor::Close() {
 
 void WriteAt(int fd, uint64_t offset, Bytes bytes, const std::string& path) {
   while (!bytes.empty()) {
-    const ssize_t written =
-        pwrite(fd, bytes.data(), std::min(bytes.size(), kLargestWrite), static_cast<off_t>(offset));
+    size_t size = std::min(bytes.size(), kLargestWrite);
+    const ssize_t written = Allowed(FileOperation::kWrite, &size)
+                                ? pwrite(fd, bytes.data(), size, static_cast<off_t>(offset))
+                                : -1;
     if (written < 0) {
       if (errno == EINTR) continue;
       ThrowErrno("cannot write", path);
@@ -67,7 +88,9 @@ void WriteAt(int fd, uint64_t offset, Bytes bytes, const std::string& path) {
 
 void WriteAll(int fd, Bytes bytes, const std::string& path) {
   while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), std::min(bytes.size(), kLargestWrite));
+    size_t size = std::min(bytes.size(), kLargestWrite);
+    const ssize_t written =
+        Allowed(FileOperation::kWrite, &size) ? write(fd, bytes.data(), size) : -1;
     if (written < 0) {
       if (errno == EINTR) continue;
       ThrowErrno("cannot write", path);
@@ -76,13 +99,76 @@ void WriteAll(int fd, Bytes bytes, const std::string& path) {
   }
 }
 
+void ResizeFile(int fd, uint64_t size, const std::string& path) {
+  if (!Allowed(FileOperation::kResize) || ftruncate(fd, static_cast<off_t>(size)) != 0) {
+    ThrowErrno("cannot set the size of", path);
+  }
+}
+
+bool ReserveSpace(int fd, uint64_t size, const std::string& path) {
+  if (size == 0) return true;
+  if (Allowed(FileOperation::kReserve) && fallocate(fd, 0, 0, static_cast<off_t>(size)) == 0) {
+    return true;
+  }
+  if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return false;
+  ThrowErrno(fmt::format("cannot reserve {}", FormatSize(size)), path);
+}
+
+void CheckSpace(int fd, uint64_t size, const std::string& path) {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      size > limit.rlim_cur) {
+    throw Error(ErrorCode::kNoSpace,
+                fmt::format("the file takes {} ({} bytes); this process may write files of at "
+                            "most {} bytes",
+                            FormatSize(size), size, limit.rlim_cur),
+                {path, ""});
+  }
+  struct statvfs system = {};
+  struct stat status = {};
+  if (fstatvfs(fd, &system) != 0 || fstat(fd, &status) != 0) return;  // writing will tell
+  const uint64_t free = uint64_t{system.f_bavail} * system.f_frsize;
+  const uint64_t allocated = static_cast<uint64_t>(status.st_blocks) * 512;
+  if (size > allocated && size - allocated > free) {
+    throw Error(ErrorCode::kNoSpace,
+                fmt::format("the file takes {} ({} bytes); {} ({} bytes) are free on its disk",
+                            FormatSize(size), size, FormatSize(free), free),
+                {path, ""});
+  }
+}
+
+std::optional<FileDescriptor> OpenLocked(const std::string& path) {
+  for (;;) {
+    FileDescriptor file = FileDescriptor::OpenForWriting(path, /*truncate=*/false);
+    if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK) return std::nullopt;
+      if (errno == EINTR) continue;
+      return file;  // a file system without locks
+    }
+    // The one who had it may have renamed or removed it in between.
+    struct stat mine = {};
+    struct stat named = {};
+    if (fstat(file.get(), &mine) != 0) ThrowErrno("cannot read", path);
+    if (stat(path.c_str(), &named) == 0 && mine.st_dev == named.st_dev &&
+        mine.st_ino == named.st_ino) {
+      return file;
+    }
+  }
+}
+
+void IgnoreFileSizeSignal() { std::signal(SIGXFSZ, SIG_IGN); }
+
+void SetFileFaultForTest(FileFault fault) { g_fault = std::move(fault); }
+
 void SyncFile(int fd, const std::string& path) {
   // Pipes and terminals can't be synced and need not be.
-  if (fsync(fd) != 0 && errno != EINVAL && errno != EROFS) ThrowErrno("cannot sync", path);
+  if ((!Allowed(FileOperation::kSync) || fsync(fd) != 0) && errno != EINVAL && errno != EROFS)
+    ThrowErrno("cannot sync", path);
 }
 
 void RenameAndSync(const std::string& from, const std::string& to) {
-  if (std::rename(from.c_str(), to.c_str()) != 0) ThrowErrno("cannot rename to", to);
+  if (!Allowed(FileOperation::kRename) || std::rename(from.c_str(), to.c_str()) != 0)
+    ThrowErrno("cannot rename to", to);
   std::string folder = std::filesystem::path(to).parent_path().string();
   if (folder.empty()) folder = ".";
   const FileDescriptor directory = FileDescriptor::OpenForReading(folder);

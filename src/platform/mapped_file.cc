@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "platform/file_io.h"
+#include "platform/mapped_pages.h"
 
 namespace moewe {
 
@@ -137,5 +138,31 @@ void MappedFile::Check() const {
     throw Error(ErrorCode::kIo, "the file became shorter while it was read", {path_, ""});
   }
 }
+
+namespace {
+
+// Whole pages inside of `part` only: those at its ends may hold what others read. Nothing unless it
+// lies in one of our mappings: memory that is no file would lose its content.
+void Advise(Bytes part, int advice) {
+  const auto begin = reinterpret_cast<uintptr_t>(part.data());
+  const uintptr_t end = begin + part.size();
+  for (MappedRange* range = g_ranges.load(std::memory_order_acquire); range != nullptr;
+       range = range->next) {
+    const uintptr_t first = range->begin.load(std::memory_order_acquire);
+    if (first == 0 || begin < first || end > range->end.load(std::memory_order_acquire)) continue;
+    // A page of zeros that stands for a lost one stays: it is the reader's to notice.
+    if (range->damaged.load(std::memory_order_acquire)) return;
+    const uintptr_t from = (begin + g_page_size - 1) / g_page_size * g_page_size;
+    const uintptr_t to = end / g_page_size * g_page_size;
+    if (to > from) madvise(reinterpret_cast<void*>(from), to - from, advice);
+    return;
+  }
+}
+
+}  // namespace
+
+void PrefetchPages(Bytes part) { Advise(part, MADV_WILLNEED); }
+
+void ForgetPages(Bytes part) { Advise(part, MADV_DONTNEED); }
 
 }  // namespace moewe

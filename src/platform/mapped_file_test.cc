@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "platform/atomic_file.h"
+#include "platform/mapped_pages.h"
 
 namespace moewe {
 namespace {
@@ -103,6 +104,35 @@ TEST_F(MappedFileTest, DamageDoesNotOutliveTheMapping) {
     EXPECT_TRUE(file->damaged());
   }
   EXPECT_FALSE(MappedFile::Open(Make("new", 4096))->damaged());
+}
+
+// Resident pages of this process, in KiB.
+size_t ResidentKib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word == "RssFile:") {
+      size_t kib = 0;
+      status >> kib;
+      return kib;
+    }
+  }
+  return 0;
+}
+
+TEST_F(MappedFileTest, ForgottenPagesLeaveMemoryAndReadAgain) {
+  constexpr size_t kSize = 16 << 20;
+  const auto file = MappedFile::Open(Make("large", kSize));
+  PrefetchPages(file->bytes());
+  EXPECT_EQ(Sum(file->bytes()), kSize * 'x');
+  const size_t before = ResidentKib();
+  ForgetPages(file->bytes().subspan(100, kSize - 200));
+  EXPECT_LT(ResidentKib() + 15 * 1024, before);
+  EXPECT_EQ(Sum(file->bytes()), kSize * 'x');
+  // Memory of another kind keeps its content.
+  const std::vector<uint8_t> heap(1 << 20, 7);
+  ForgetPages(heap);
+  EXPECT_EQ(Sum(heap), size_t{7} << 20);
+  ForgetPages({});
 }
 
 TEST_F(AtomicFileTest, AppearsOnlyWhenCommitted) {

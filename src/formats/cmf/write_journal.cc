@@ -9,15 +9,18 @@
 namespace moewe::formats {
 namespace {
 
+using Head = std::array<uint64_t, 3>;
 using Words = std::array<uint64_t, 5>;
 
-Bytes AsBytes(const Words& words, size_t count) {
+template <size_t kCount>
+Bytes AsBytes(const std::array<uint64_t, kCount>& words, size_t count = kCount) {
   return {reinterpret_cast<const uint8_t*>(words.data()), count * sizeof(uint64_t)};
 }
 
-Words Pack(const JournalRecord& record) {
-  Words words{record.index, record.offset, record.nbytes, record.hash, 0};
-  words[4] = HashBytes(AsBytes(words, 4));
+// Gives the last word its value: a hash of those before it.
+template <size_t kCount>
+std::array<uint64_t, kCount> Sealed(std::array<uint64_t, kCount> words) {
+  words.back() = HashBytes(AsBytes(words, kCount - 1));
   return words;
 }
 
@@ -25,33 +28,39 @@ constexpr uint64_t kJournalLimit = uint64_t{1} << 30;
 
 }  // namespace
 
-std::vector<JournalRecord> WriteJournal::Read(const std::string& path, uint64_t fingerprint) {
-  std::vector<JournalRecord> records;
-  if (!std::filesystem::exists(path)) return records;
+JournalContents WriteJournal::Read(const std::string& path, const JournalIdentity& identity) {
+  using State = JournalContents::State;
+  JournalContents contents;
+  if (!std::filesystem::exists(path)) return contents;
   const std::vector<uint8_t> bytes = ReadWholeFile(path, kJournalLimit);
   ByteReader reader(bytes, path);
-  if (reader.remaining() < sizeof(uint64_t) || reader.U64("fingerprint") != fingerprint) {
-    return records;
+  contents.state = State::kDamaged;
+  if (reader.remaining() < sizeof(Head)) return contents;
+  const Head head = reader.Read<Head>("head");
+  if (head != Sealed(head)) return contents;
+  if (head[0] != identity.source || head[1] != identity.plan) {
+    contents.state = head[0] != identity.source ? State::kOtherSource : State::kOtherPlan;
+    return contents;
   }
   while (reader.remaining() >= sizeof(Words)) {
     const Words words = reader.Read<Words>("record");
-    if (words[4] != HashBytes(AsBytes(words, 4))) break;
-    records.push_back({words[0], words[1], words[2], words[3]});
+    if (words != Sealed(words)) return contents;
+    contents.records.push_back({words[0], words[1], words[2], words[3]});
   }
-  return records;
+  if (reader.remaining() == 0) contents.state = State::kGood;
+  return contents;
 }
 
-WriteJournal::WriteJournal(const std::string& path, uint64_t fingerprint,
+WriteJournal::WriteJournal(const std::string& path, const JournalIdentity& identity,
                            const std::vector<JournalRecord>& records)
     : path_(path), file_(FileDescriptor::OpenForWriting(path, /*truncate=*/true)) {
-  Words words{fingerprint};
-  WriteAll(file_.get(), AsBytes(words, 1), path_);
+  WriteAll(file_.get(), AsBytes(Sealed(Head{identity.source, identity.plan, 0})), path_);
   for (const JournalRecord& record : records) Add(record);
 }
 
 void WriteJournal::Add(const JournalRecord& record) {
-  const Words words = Pack(record);
-  WriteAll(file_.get(), AsBytes(words, words.size()), path_);
+  const Words words{record.index, record.offset, record.nbytes, record.hash, 0};
+  WriteAll(file_.get(), AsBytes(Sealed(words)), path_);
 }
 
 }  // namespace moewe::formats

@@ -18,16 +18,28 @@ struct JournalRecord {
   uint64_t hash = 0;
 };
 
-// A file of [u64 plan fingerprint] and records of four u64 with a hash64 of the four: a record cut
-// off by a crash is noticed. Not thread-safe.
+// What decides which bytes go where: a journal is only good for the same of both.
+struct JournalIdentity {
+  uint64_t source = 0;
+  uint64_t plan = 0;
+  bool operator==(const JournalIdentity&) const = default;
+};
+
+struct JournalContents {
+  enum class State : uint8_t { kNone, kDamaged, kOtherSource, kOtherPlan, kGood };
+  State state = State::kNone;
+  // Up to the first broken one, which makes the state kDamaged.
+  std::vector<JournalRecord> records;
+};
+
+// A file of a head (source, plan, a hash64 of the two) and records of four u64 with a hash64 of the
+// four: what a crash or a fault changed is noticed. Not thread-safe.
 class WriteJournal {
  public:
-  // The records of a journal of this plan, up to the first broken one; empty if there is none or it
-  // is of another plan.
-  static std::vector<JournalRecord> Read(const std::string& path, uint64_t fingerprint);
+  static JournalContents Read(const std::string& path, const JournalIdentity& identity);
 
   // Starts a journal with the records that were found good.
-  WriteJournal(const std::string& path, uint64_t fingerprint,
+  WriteJournal(const std::string& path, const JournalIdentity& identity,
                const std::vector<JournalRecord>& records);
 
   void Add(const JournalRecord& record);

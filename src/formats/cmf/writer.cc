@@ -1,11 +1,9 @@
 #include "formats/cmf/writer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <mutex>
 #include <string_view>
@@ -123,16 +121,18 @@ class Writer : public CmfWriter {
       records_[i].shape = plan_.tensors[i].shape;
     }
     PlaceTensors();
+    Lock();
     std::vector<JournalRecord> kept;
-    const uint64_t fingerprint = Fingerprint();
-    if (options_.resume && std::filesystem::exists(partial_)) kept = Recover(fingerprint);
-    file_ = FileDescriptor::OpenForWriting(partial_, /*truncate=*/kept.empty());
     try {
-      Reserve();
-      journal_.emplace(journal_path_, fingerprint, kept);
+      const JournalIdentity identity = Identity();
+      kept = Recover(identity);
+      CheckSpace(file_.get(), PlannedSize(), dst_);
+      if (kept.empty()) ResizeFile(file_.get(), 0, partial_);
+      ReserveSpace(file_.get(), PlannedSize(), partial_);
+      journal_.emplace(journal_path_, identity, kept);
     } catch (...) {
       // Nothing was added: what an earlier run left stays for the next resume, a new file goes.
-      if (kept.empty()) RemovePartial();
+      if (resumed_ == CmfResume::kNothing) RemovePartial();
       throw;
     }
   }
@@ -141,6 +141,7 @@ class Writer : public CmfWriter {
     if (!finished_ && !options_.keep_partial) RemovePartial();
   }
 
+  CmfResume resumed() const override { return resumed_; }
   size_t size() const override { return records_.size(); }
   bool done(size_t index) const override {
     const std::lock_guard lock(mutex_);
@@ -211,9 +212,7 @@ class Writer : public CmfWriter {
     WriteAt(file_.get(), envelope.directory.offset, directory, partial_);
     WriteAt(file_.get(), 0, cmf::SerializeEnvelope(envelope), partial_);
     // Cuts what was reserved too much and gives the padding at the end its zeros.
-    if (ftruncate(file_.get(), static_cast<off_t>(position)) != 0) {
-      ThrowErrno("cannot set the size of", partial_);
-    }
+    ResizeFile(file_.get(), position, partial_);
     SyncFile(file_.get(), partial_);
     RenameAndSync(partial_, dst_);
     finished_ = true;
@@ -286,24 +285,45 @@ class Writer : public CmfWriter {
     bytes_written_ += nbytes;
   }
 
+  // Nobody else may write to the same destination as long as this writer lives.
+  void Lock() {
+    struct stat status = {};
+    if (stat(dst_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+      throw Error(ErrorCode::kUsage,
+                  S_ISDIR(status.st_mode) ? "is a folder" : "is there and no regular file",
+                  {dst_, ""});
+    }
+    const bool fresh = !std::filesystem::exists(partial_);
+    std::optional<FileDescriptor> file = OpenLocked(partial_);
+    if (!file) {
+      throw Error(ErrorCode::kIo, "another process is writing this file at the moment", {dst_, ""});
+    }
+    file_ = std::move(*file);
+    // An empty one is no more than the lock of a run that was refused.
+    if (!fresh && std::filesystem::file_size(partial_) > 0) resumed_ = CmfResume::kNotAsked;
+  }
+
   // Of everything that decides which bytes go where.
-  uint64_t Fingerprint() const {
+  JournalIdentity Identity() const {
     Hash64 hash;
     hash.Update(AsBytes(header_));
-    hash.Update(AsBytes(fmt::format("|{}|{}|", plan_.source_id.size(), plan_.source_id)));
+    hash.Update(AsBytes(plan_.encoding_id));
     for (const CmfPlanEntry& entry : plan_.tensors) {
-      hash.Update(AsBytes(fmt::format("{}|{}|{}|", entry.name, static_cast<int>(entry.dtype),
+      hash.Update(AsBytes(fmt::format("|{}|{}|{}|", entry.name, static_cast<int>(entry.dtype),
                                       fmt::join(entry.shape, ","))));
       if (entry.nbytes) hash.Update(AsBytes(std::to_string(*entry.nbytes)));
     }
-    return hash.Digest();
+    return {HashBytes(AsBytes(plan_.source_id)), hash.Digest()};
   }
 
   // Reads back what an earlier run wrote and takes over every tensor whose bytes are as the journal
   // says.
-  std::vector<JournalRecord> Recover(uint64_t fingerprint) {
+  std::vector<JournalRecord> Recover(const JournalIdentity& identity) {
+    using Found = JournalContents::State;
     std::vector<JournalRecord> kept;
-    std::vector<JournalRecord> records = WriteJournal::Read(journal_path_, fingerprint);
+    if (!options_.resume || resumed_ == CmfResume::kNothing) return kept;
+    JournalContents journal = WriteJournal::Read(journal_path_, identity);
+    std::vector<JournalRecord>& records = journal.records;
     std::sort(records.begin(), records.end(),
               [](const JournalRecord& a, const JournalRecord& b) { return a.index < b.index; });
     const std::unique_ptr<MappedFile> file = MappedFile::Open(partial_);
@@ -330,18 +350,19 @@ class Writer : public CmfWriter {
       bytes_written_ += record.nbytes;
       kept.push_back(record);
     }
+    resumed_ = journal.state == Found::kOtherSource ? CmfResume::kOtherSource
+               : journal.state == Found::kOtherPlan ? CmfResume::kOtherPlan
+               : journal.state == Found::kGood && kept.size() == records.size()
+                   ? CmfResume::kContinued
+               : kept.empty() ? CmfResume::kDamaged
+                              : CmfResume::kContinuedPart;
     return kept;
   }
 
-  // Asks for the space at once, so that a full disk shows now and not after an hour.
-  void Reserve() {
-    const uint64_t size = data_.offset + next_offset_ + plan_.masks.size() +
-                          plan_.tokenizer.size() + plan_.index.size();
-    if (fallocate(file_.get(), 0, 0, static_cast<off_t>(size)) == 0) return;
-    if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) {
-      ThrowErrno(fmt::format("the file takes {} bytes", size), partial_);
-    }
-    // Other file systems can't reserve; writing will tell.
+  // Without directory growth and tensors whose size only encoding tells: at least so much.
+  uint64_t PlannedSize() const {
+    return data_.offset + next_offset_ + plan_.masks.size() + plan_.tokenizer.size() +
+           plan_.index.size();
   }
 
   void RemovePartial() {
@@ -366,6 +387,7 @@ class Writer : public CmfWriter {
   std::vector<State> state_;
   uint64_t bytes_written_ = 0;
   Piece piece_;
+  CmfResume resumed_ = CmfResume::kNothing;
   bool finished_ = false;
 };
 

@@ -1,10 +1,11 @@
 // Writing a CMF file as a stream: planned first, then tensor after tensor, never more than one in
 // memory.
 //
-//   CmfPlan plan;                      // header, sections, and every tensor's name, dtype, shape
-//   in file order auto writer = CmfWriter::Create(std::move(plan), dst, options); for (size_t i =
-//   0; i < writer->size(); ++i)
+//   CmfPlan plan;  // header, sections, and every tensor's name, dtype, shape in file order
+//   auto writer = CmfWriter::Create(std::move(plan), dst, options);
+//   for (size_t i = 0; i < writer->size(); ++i) {
 //     if (!writer->done(i)) writer->Write(i, Encode(i));
+//   }
 //   writer->Finish();
 //
 // Layout (section 1): envelope, header, directory, zeros to 4096, blob, masks, tokenizer, index. A
@@ -42,9 +43,22 @@ struct CmfPlan {
   std::vector<uint8_t> masks;         // whole sections; empty = absent
   std::vector<uint8_t> tokenizer;
   std::vector<uint8_t> index;
-  // Identifies the source (e.g. its paths, sizes and times): resuming requires the same. Not
+  // Identifies the source (sizes, times, what its headers say): resuming requires the same. Not
   // written to the file.
   std::string source_id;
+  // What else decides the tensors' bytes (options of the encoding), for the same purpose.
+  std::string encoding_id;
+};
+
+// What was found of an earlier run, and what became of it.
+enum class CmfResume : uint8_t {
+  kNothing,        // no earlier run
+  kNotAsked,       // there was one; without `resume` it was thrown away
+  kContinued,      // of the same source and plan
+  kContinuedPart,  // its journal or some of its tensors are damaged: those are written again
+  kOtherSource,    // started over, for these reasons
+  kOtherPlan,
+  kDamaged,
 };
 
 struct CmfWriterOptions {
@@ -62,11 +76,13 @@ class CmfWriter {
  public:
   // Throws Error{kUsage} for a plan that no file can hold (duplicate or empty names, more than 6
   // dimensions, sizes that do not fit), Error{kNoSpace} at once if the disk can't hold the file,
-  // Error{kIo, kNotFound}.
+  // Error{kIo, kNotFound}; kIo also for a `dst` that another process is writing, and kUsage for one
+  // that is there and no regular file.
   static std::unique_ptr<CmfWriter> Create(CmfPlan plan, const std::string& dst,
                                            const CmfWriterOptions& options = {});
   virtual ~CmfWriter() = default;
 
+  virtual CmfResume resumed() const = 0;
   virtual size_t size() const = 0;            // tensors
   virtual bool done(size_t index) const = 0;  // written, maybe by an earlier run
 
