@@ -24,5 +24,17 @@ for model in "$@"; do
       cat "$out/log"
     fi
   done
+  # Rewrites of what was made last.
+  "$moewe" requant "$out/m.cmf" "$out/r.cmf" --quant q8_2f --quiet
+  "$moewe" compact "$out/m.cmf" "$out/c.cmf" --quiet
+  for file in r c; do
+    if "$cortiq" verify "$out/$file.cmf" > "$out/log" 2>&1; then
+      echo "ok     $model rewritten ($file)"
+    else
+      failed=1
+      echo "FAILED $model rewritten ($file)"
+      cat "$out/log"
+    fi
+  done
 done
 exit $failed
