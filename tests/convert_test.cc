@@ -173,6 +173,29 @@ TEST_F(ConvertProgramTest, DiffNamesWhatChanged) {
   EXPECT_NE(same.out.find("the same model"), std::string::npos);
 }
 
+TEST_F(ConvertProgramTest, ShardsAreListedAndRunByAnyName) {
+  const std::string whole = golden::Path("cmf/files/unsharded_q8_2f.cmf").string();
+  const Outcome made = RunMoewe("shard --json --max 60000 " + whole + " " + At("m.cmf"));
+  ASSERT_EQ(made.code, 0);
+  const auto files = made.json()["files"].get<std::vector<std::string>>();
+  ASSERT_GE(files.size(), 2u);
+  const std::string wanted = At("wanted.f32");
+  ASSERT_EQ(RunMoewe("logits --ids 1,2,3 --out " + wanted + " " + whole).code, 0);
+  for (const std::string& file : files) {
+    EXPECT_LE(fs::file_size(file), 60000u);
+    EXPECT_EQ(RunMoewe("verify " + file).code, 0);
+    ASSERT_EQ(RunMoewe("logits --ids 1,2,3 --out " + At("l.f32") + " " + file).code, 0);
+    EXPECT_EQ(golden::ReadBytes(At("l.f32")), golden::ReadBytes(wanted));
+  }
+  EXPECT_EQ(Errors("shard --max 1GB " + At("nothing") + " " + At("x.cmf")).code, 1);
+  EXPECT_EQ(Errors("shard --max many " + whole + " " + At("x.cmf")).code, 2);
+  EXPECT_EQ(Errors("shard --max 1GB " + demo_ + " " + At("x.cmf")).code, 2);
+  EXPECT_EQ(Errors("convert --quant vbit --mean-bits 9 " + whole + " " + At("x.cmf")).code, 2);
+  EXPECT_EQ(Errors("convert --quant q1s --keep 0.5 " + whole + " " + At("x.cmf")).code, 2);
+  fs::remove(files.back());
+  EXPECT_NE(RunMoewe("logits --ids 1 --out " + At("l.f32") + " " + files.front()).code, 0);
+}
+
 TEST_F(ConvertProgramTest, InterruptedAndKilledRunsAreContinued) {
   ASSERT_EQ(RunMoewe("convert " + demo_ + " " + At("whole.cmf") + " --quant q4tp").code, 0);
   std::ofstream(At("out.cmf")) << "old";

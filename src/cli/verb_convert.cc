@@ -1,4 +1,4 @@
-// `convert`, `requant` and `compact`: one checkpoint written as another CMF file.
+// `convert`, `requant`, `compact` and `shard`: one checkpoint written as another CMF file.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -27,6 +27,12 @@ struct Flags {
   std::string to;
   std::string quant;
   std::vector<std::string> tensors;
+  std::string shard_max;
+  float mean_bits = 4.25f;
+  double keep = 0.01;
+  bool diffuse = false;
+  bool no_scale_search = false;
+  std::string route_stats;
   bool resume = false;
   bool dry_run = false;
   int threads = 0;
@@ -54,6 +60,15 @@ convert::ConvertOptions OptionsFrom(const Flags& flags) {
   for (const std::string& rule : flags.tensors) {
     options.tensor_rules.push_back(convert::ParseTensorRule(rule));
   }
+  quant::EncodeOptions& encode = options.encode.options;
+  encode.mean_bits = flags.mean_bits;
+  encode.keep = flags.keep;
+  encode.diffuse = flags.diffuse;
+  encode.search_scales = !flags.no_scale_search;
+  if (!flags.route_stats.empty()) {
+    options.encode.route_counts = convert::ReadRouteCounts(flags.route_stats);
+  }
+  if (!flags.shard_max.empty()) options.shard_max = ParseSize(flags.shard_max, "shard size");
   return options;
 }
 
@@ -62,14 +77,18 @@ double BitsPerWeight(uint64_t bytes, uint64_t elements) {
 }
 
 void Report(const Flags& flags, const Globals& globals, const convert::ConvertResult& result) {
-  const uint64_t file_bytes = std::filesystem::file_size(flags.dst);
+  uint64_t file_bytes = 0;
+  for (const std::string& file : result.files) file_bytes += std::filesystem::file_size(file);
   const double bits = BitsPerWeight(result.bytes, result.elements);
   if (!globals.quiet) {
-    LogInfo(fmt::format("wrote {}: {} tensors, {}, {:.2f} bits a weight", flags.dst, result.tensors,
-                        FormatSize(file_bytes), bits));
+    const std::string shards =
+        result.files.size() == 1 ? "" : fmt::format(" and {} more files", result.files.size() - 1);
+    LogInfo(fmt::format("wrote {}{}: {} tensors, {}, {:.2f} bits a weight", result.files.front(),
+                        shards, result.tensors, FormatSize(file_bytes), bits));
   }
   if (globals.json) {
-    PrintJson({{"file", flags.dst},
+    PrintJson({{"file", result.files.front()},
+               {"files", result.files},
                {"tensors", result.tensors},
                {"weights", result.elements},
                {"bytes", file_bytes},
@@ -165,29 +184,48 @@ std::shared_ptr<Flags> CommonFlags(CLI::App& verb, const char* name, const char*
 }
 
 void AddQuantFlags(CLI::App& verb, Flags* flags) {
-  verb.add_option("--quant", flags->quant, "q8, q8_2f, q4, q4t, q4tp, f16, bf16 or f32");
+  verb.add_option("--quant", flags->quant, std::string("one of ") + convert::kQuantNames);
   verb.add_option("--tensor", flags->tensors,
                   "GLOB=DTYPE: another dtype for some tensors; repeatable, the first match decides")
       ->allow_extra_args(false);
+  verb.add_option("--mean-bits", flags->mean_bits, "vbit: average row width (default 4.25)")
+      ->check(CLI::Range(3.0, 8.0));
+  verb.add_option("--route-stats", flags->route_stats,
+                  "vbit: more bits to the experts that this file of routing counts shows as busy");
+  verb.add_option("--keep", flags->keep, "q1s: fraction of the weights kept as f16 (default 0.01)")
+      ->check(CLI::Range(0.0, 0.25));
+  verb.add_flag("--diffuse", flags->diffuse, "q1: carry each weight's error on along its row");
+  verb.add_flag("--no-scale-search", flags->no_scale_search,
+                "q4tp: the nominal scale of every tile; faster, less exact");
   verb.add_flag("--dry-run", flags->dry_run, "list what each tensor becomes and write nothing");
 }
+
+constexpr char kShardHelp[] = "divide into files of at most this size (4GB, 500MiB)";
 
 }  // namespace
 
 Action AddConvert(CLI::App& verb, const Globals& globals) {
   const auto flags = CommonFlags(verb, "convert", "Hugging Face folder or .cmf");
   AddQuantFlags(verb, flags.get());
+  verb.add_option("--shard-max", flags->shard_max, kShardHelp);
   return [flags, &globals] { return Convert(*flags, globals); };
 }
 
 Action AddRequant(CLI::App& verb, const Globals& globals) {
   const auto flags = CommonFlags(verb, "requant", "a .cmf");
   AddQuantFlags(verb, flags.get());
+  verb.add_option("--shard-max", flags->shard_max, kShardHelp);
   return [flags, &globals] { return Convert(*flags, globals); };
 }
 
 Action AddCompact(CLI::App& verb, const Globals& globals) {
   const auto flags = CommonFlags(verb, "compact", "a .cmf");
+  return [flags, &globals] { return Convert(*flags, globals); };
+}
+
+Action AddShard(CLI::App& verb, const Globals& globals) {
+  const auto flags = CommonFlags(verb, "shard", "a .cmf");
+  verb.add_option("--max", flags->shard_max, kShardHelp)->required();
   return [flags, &globals] { return Convert(*flags, globals); };
 }
 

@@ -16,6 +16,7 @@ std::span<const VerbEntry> Verbs() {
       {"requant", "a .cmf in other dtypes", "moewe requant demo.cmf small.cmf --quant q4t",
        AddRequant},
       {"compact", "a .cmf without unused bytes", "moewe compact grown.cmf tight.cmf", AddCompact},
+      {"shard", "a .cmf divided into files", "moewe shard m.cmf out/m.cmf --max 4GB", AddShard},
       {"tokenize", "text to token ids", "moewe tokenize demo.cmf -p 'Hello there'", AddTokenize},
       {"detokenize", "token ids to text", "moewe detokenize demo.cmf --ids 1,2,3", AddDetokenize},
       {"template", "what the chat template makes of messages",

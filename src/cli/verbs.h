@@ -34,6 +34,7 @@ Action AddBench(CLI::App& verb, const Globals& globals);
 Action AddConvert(CLI::App& verb, const Globals& globals);
 Action AddRequant(CLI::App& verb, const Globals& globals);
 Action AddCompact(CLI::App& verb, const Globals& globals);
+Action AddShard(CLI::App& verb, const Globals& globals);
 Action AddDiff(CLI::App& verb, const Globals& globals);
 Action AddInfo(CLI::App& verb, const Globals& globals);
 Action AddVerify(CLI::App& verb, const Globals& globals);

@@ -7,6 +7,7 @@
 
 #include "convert/destination.h"
 #include "formats/cmf/cmf_file.h"
+#include "formats/cmf/shard_writer.h"
 #include "formats/cmf/writer.h"
 #include "moewe/error.h"
 
@@ -25,6 +26,12 @@ std::string QuantTypeName(DType quant) {
       return "Q8_ROW";
     case DType::kQ82f:
       return "Q8_2F";
+    case DType::kVbit:
+    case DType::kVbitRo:
+    case DType::kQ1:
+    case DType::kQ1s:
+    case DType::kQ1t:
+      return "VBIT";
     default:
       return "Q4_BLOCK";
   }
@@ -42,7 +49,8 @@ formats::CmfPlan PlanContainer(const formats::Checkpoint& source,
     const formats::cmf::Envelope& envelope = cmf->contents().envelope;
     plan.header = source.config();
     plan.header.erase("section_hashes");
-    plan.header.erase("shard");  // a set becomes one file
+    plan.header.erase("shard");  // a set becomes one file, or is divided anew
+    plan.header.erase("shard_set");
     plan.masks = Copy(formats::cmf::SectionBytes(cmf->file_bytes(), envelope.masks));
     plan.index = Copy(formats::cmf::SectionBytes(cmf->file_bytes(), envelope.index));
     if (quant) plan.header["quant_type"] = QuantTypeName(*quant);
@@ -90,7 +98,7 @@ std::string ResumeNote(formats::CmfResume resumed, bool asked, size_t done, size
 
 ConvertResult ConvertToCmf(const formats::Checkpoint& source, const std::string& dst,
                            const ConvertOptions& options, ThreadPool& pool) {
-  CheckDestination(source, dst);
+  if (!options.shard_max) CheckDestination(source, dst);  // before the work of planning
   const ConvertPlan plan = PlanConversion(source, options.quant, options.tensor_rules);
   const auto note = [&](const std::string& line) {
     if (options.note && !line.empty()) options.note(line);
@@ -102,22 +110,33 @@ ConvertResult ConvertToCmf(const formats::Checkpoint& source, const std::string&
 
   formats::CmfPlan container = PlanContainer(source, plan.config, options.quant);
   container.source_id = SourceIdentity(source);
-  const quant::EncodeOptions& encode = options.encode;
-  container.encoding_id = fmt::format("moewe {}|{}|{}|{}|{}", MOEWE_VERSION, encode.mean_bits,
-                                      encode.keep, encode.diffuse, encode.search_scales);
-  for (const PlannedTensor& tensor : plan.tensors) {
-    container.tensors.push_back(
-        {tensor.source.name, tensor.dtype, tensor.source.shape, tensor.nbytes});
+  container.encoding_id = fmt::format("moewe {}|{}", MOEWE_VERSION, Describe(options.encode));
+  TensorEncoder encoder(source, plan, options.encode, pool);
+  for (size_t i = 0; i < plan.tensors.size(); ++i) {
+    const PlannedTensor& tensor = plan.tensors[i];
+    // A set of shards is divided before anything is written.
+    const std::optional<uint64_t> nbytes = options.shard_max ? encoder.Size(i) : tensor.nbytes;
+    container.tensors.push_back({tensor.source.name, tensor.dtype, tensor.source.shape, nbytes});
   }
-  const auto writer = formats::CmfWriter::Create(
-      std::move(container), dst, {.resume = options.resume, .keep_partial = options.keep_partial});
+  std::vector<formats::CmfPlan> files;
+  if (options.shard_max) {
+    files = formats::SplitPlan(std::move(container), *options.shard_max);
+  } else {
+    files.push_back(std::move(container));
+  }
+  for (size_t i = 0; i < files.size(); ++i) {
+    CheckDestination(source, formats::ShardPath(dst, i + 1, files.size()));
+  }
+  const auto writer = formats::CreateShardWriter(
+      std::move(files), dst, {.resume = options.resume, .keep_partial = options.keep_partial});
   size_t done = 0;
   for (size_t i = 0; i < writer->size(); ++i) done += writer->done(i) ? 1 : 0;
   note(ResumeNote(writer->resumed(), options.resume, done, writer->size()));
-  WriteTensors(source, plan, options.encode, *writer, pool, options.progress);
+  WriteTensors(source, plan, *writer, encoder, options.progress);
   source.CheckReadable();  // before the file gets its name
   writer->Finish();
-  return {.tensors = writer->size(),
+  return {.files = writer->paths(),
+          .tensors = writer->size(),
           .elements = plan.elements,
           .bytes = writer->bytes_written(),
           .fallbacks = plan.fallbacks,

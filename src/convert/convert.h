@@ -19,7 +19,10 @@ struct ConvertOptions {
   // Nothing: a CMF source keeps its dtypes, other sources become q8_row.
   std::optional<DType> quant;
   std::vector<TensorRule> tensor_rules;  // the first that matches decides
-  quant::EncodeOptions encode;           // for every tensor that is encoded
+  EncodeChoices encode;                  // for every tensor that is encoded
+  // Files of at most so many bytes where one would be larger: "<dst without
+  // .cmf>-NNNNN-of-NNNNN.cmf".
+  std::optional<uint64_t> shard_max;
   bool resume = false;
   bool keep_partial = true;  // what is written when it stops early stays for a resume
   // Called after each tensor; may throw to stop: what was written stays for a resume.
@@ -31,6 +34,7 @@ struct ConvertOptions {
 };
 
 struct ConvertResult {
+  std::vector<std::string> files;
   uint64_t tensors = 0;
   uint64_t elements = 0;
   uint64_t bytes = 0;      // of tensors
@@ -39,9 +43,10 @@ struct ConvertResult {
 };
 
 // What PlanConversion says, written to `dst`. A CMF source keeps its header fields, tokenizer,
-// masks, index, and skill tensors as they are. The file appears under its name when it is complete;
-// until then "<dst>.partial" holds what is done. Throws Error{kUsage} if `dst` is the source or
-// lies in its folder, and what PlanConversion, WriteTensors and CmfWriter throw.
+// masks, index, and skill tensors as they are. The file, or every shard, appears under its name
+// when all is complete; until then "<name>.partial" holds what is done. Throws Error{kUsage} if
+// `dst` is the source or lies in its folder, and what PlanConversion, WriteTensors and CmfWriter
+// throw.
 ConvertResult ConvertToCmf(const formats::Checkpoint& source, const std::string& dst,
                            const ConvertOptions& options, ThreadPool& pool);
 

@@ -11,10 +11,12 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <optional>
 
 #include "base/hash64.h"
 #include "convert/dtype_choice.h"
+#include "convert/tensor_encoder.h"
 #include "formats/verify.h"
 #include "golden.h"
 #include "moewe/error.h"
@@ -355,6 +357,110 @@ TEST_F(ConvertTest, LayoutsThatCannotHoldAMatrix) {
   const auto file = formats::OpenCheckpoint(dst_);
   EXPECT_EQ(file->Find("model.layers.0.mlp.down_proj.weight")->dtype, DType::kQ4Tiled);
   EXPECT_EQ(file->Find("model.layers.1.mlp.down_proj.weight")->dtype, DType::kQ82f);
+}
+
+// Every layout whose size only encoding tells, on a model of experts, with any number of threads.
+TEST_F(ConvertTest, LayoutsOfUnknownSize) {
+  const auto source = formats::OpenCheckpoint(GoldenFile("moe_qwen2_f32"));
+  for (const char* name : {"vbit", "q1", "q1s", "q1t"}) {
+    SCOPED_TRACE(name);
+    ConvertOptions options;
+    options.quant = ParseQuant(name);
+    Convert(*source, options);
+    const auto file = formats::OpenCheckpoint(dst_);
+    EXPECT_EQ(file->config()["quant_type"], "VBIT");
+    EXPECT_EQ(file->Find("model.layers.1.mlp.experts.3.up_proj.weight")->dtype, *options.quant);
+    EXPECT_EQ(file->Find("model.layers.1.mlp.gate.weight")->dtype, DType::kF16);
+    EXPECT_TRUE(formats::Verify(dst_, [](uint64_t, uint64_t) {}).ok());
+    ThreadPool single(1);
+    ConvertToCmf(*source, At("single.cmf"), options, single);
+    EXPECT_EQ(golden::ReadBytes(At("single.cmf")), golden::ReadBytes(dst_));
+    // The size that shards are planned by is the size that is written.
+    const ConvertPlan plan = PlanConversion(*source, options.quant, {});
+    TensorEncoder encoder(*source, plan, options.encode, pool_);
+    for (size_t i = 0; i < plan.tensors.size(); ++i) {
+      EXPECT_EQ(encoder.Size(i), file->tensors()[i].bytes.size()) << file->tensors()[i].name;
+    }
+  }
+}
+
+// Average width of the rows of all experts' matrices of one layer and projection.
+double MeanWidth(const formats::Checkpoint& file, const std::string& projection, size_t expert) {
+  const formats::TensorView* tensor = file.Find(
+      "model.layers.1.mlp.experts." + std::to_string(expert) + "." + projection + ".weight");
+  const auto rows = static_cast<ptrdiff_t>(tensor->matrix().rows);
+  return std::accumulate(tensor->bytes.begin(), tensor->bytes.begin() + rows, 0.0) /
+         static_cast<double>(rows);
+}
+
+TEST_F(ConvertTest, ExpertsShareTheVbitBudget) {
+  const auto source = formats::OpenCheckpoint(GoldenFile("moe_qwen2_f32"));
+  const size_t experts = source->config()["arch"]["moe"]["num_experts"];
+  ConvertOptions options;
+  options.quant = DType::kVbitRo;
+  for (const float mean : {4.25f, 5.5f}) {
+    options.encode.options.mean_bits = mean;
+    Convert(*source, options);
+    double sum = 0.0;
+    for (size_t e = 0; e < experts; ++e) {
+      sum += MeanWidth(*formats::OpenCheckpoint(dst_), "up_proj", e);
+    }
+    EXPECT_NEAR(sum / static_cast<double>(experts), static_cast<double>(mean), 0.02);
+  }
+  const double before = MeanWidth(*formats::OpenCheckpoint(dst_), "up_proj", 2);
+  for (uint32_t layer = 0; layer < 4; ++layer) {
+    options.encode.route_counts[layer].assign(experts, 10);
+    options.encode.route_counts[layer][2] = 10000;
+  }
+  Convert(*source, options);
+  EXPECT_GT(MeanWidth(*formats::OpenCheckpoint(dst_), "up_proj", 2), before + 0.5);
+  options.encode.route_counts[1].pop_back();
+  EXPECT_EQ(Thrown([&] { Convert(*source, options); }), ErrorCode::kUsage);
+}
+
+TEST_F(ConvertTest, OptionsThatDecideBytesArePartOfWhatIsResumed) {
+  const auto source = formats::OpenCheckpoint(GoldenFile("moe_qwen2_f32"));
+  ConvertOptions options;
+  options.quant = DType::kVbitRo;
+  options.progress = [](const ConvertProgress& state) {
+    if (state.tensors == 5) throw Error(ErrorCode::kInterrupted, "stop");
+  };
+  EXPECT_THROW(Convert(*source, options), Error);
+  std::string said;
+  options.note = [&](const std::string& line) { said += line; };
+  options.progress = nullptr;
+  options.resume = true;
+  options.encode.options.mean_bits = 6.0f;
+  Convert(*source, options);
+  EXPECT_NE(said.find("starting over"), std::string::npos) << said;
+  options.resume = false;
+  ConvertToCmf(*source, At("whole.cmf"), options, pool_);
+  EXPECT_EQ(golden::ReadBytes(At("whole.cmf")), golden::ReadBytes(dst_));
+}
+
+TEST_F(ConvertTest, ShardsOfAConversionMergeToTheSameTensors) {
+  const auto source = formats::OpenCheckpoint(GoldenFile("moe_qwen2_f32"));
+  for (const char* name : {"q8", "vbit"}) {
+    SCOPED_TRACE(name);
+    ConvertOptions options;
+    options.quant = ParseQuant(name);
+    ConvertToCmf(*source, At("whole.cmf"), options, pool_);
+    options.shard_max = fs::file_size(At("whole.cmf")) / 3;
+    const ConvertResult result = ConvertToCmf(*source, At("set.cmf"), options, pool_);
+    ASSERT_GE(result.files.size(), 3u);
+    for (const std::string& file : result.files) EXPECT_LE(fs::file_size(file), *options.shard_max);
+    EXPECT_FALSE(fs::exists(At("set.cmf")));
+    EXPECT_EQ(Hashes(result.files[1]), Hashes(At("whole.cmf")));
+    // And back: a set becomes one file again, without a trace of having been divided.
+    ConvertToCmf(*formats::OpenCheckpoint(result.files[2]), At("again.cmf"), {}, pool_);
+    EXPECT_EQ(golden::ReadBytes(At("again.cmf")), golden::ReadBytes(At("whole.cmf")));
+    // Dividing a set in the same way would write over what is read.
+    ConvertOptions same;
+    same.shard_max = options.shard_max;
+    const auto set = formats::OpenCheckpoint(result.files[0]);
+    EXPECT_EQ(Thrown([&] { ConvertToCmf(*set, At("set.cmf"), same, pool_); }), ErrorCode::kUsage);
+    for (const std::string& file : result.files) fs::remove(file);
+  }
 }
 
 TEST(GlobTest, StarsAndQuestionMarks) {

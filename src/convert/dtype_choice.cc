@@ -34,11 +34,12 @@ DType ParseQuant(std::string_view name) {
   if (name == "q8") return DType::kQ8Row;
   if (name == "q4") return DType::kQ4Block;
   if (name == "q4t") return DType::kQ4Tiled;
+  if (name == "vbit") return DType::kVbitRo;  // the same, with rows that are found at once
   const std::optional<DType> dtype = DTypeFromName(name);
   const quant::Codec* codec = dtype ? quant::FindCodec(*dtype) : nullptr;
-  if (codec == nullptr || codec->encode == nullptr) {
-    throw Error(ErrorCode::kUsage, "cannot write dtype '" + std::string(name) +
-                                       "'; one of q8, q8_2f, q4, q4t, q4tp, f16, bf16, f32");
+  if (codec == nullptr || codec->start == nullptr) {
+    throw Error(ErrorCode::kUsage,
+                "cannot write dtype '" + std::string(name) + "'; one of " + kQuantNames);
   }
   return *dtype;
 }

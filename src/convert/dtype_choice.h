@@ -11,6 +11,10 @@
 
 namespace moewe::convert {
 
+// What --quant takes, for messages.
+inline constexpr char kQuantNames[] =
+    "q8, q8_2f, q4, q4t, q4tp, vbit, q1, q1s, q1t, f16, bf16, f32";
+
 // One --tensor GLOB=DTYPE.
 struct TensorRule {
   std::string glob;

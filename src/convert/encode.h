@@ -9,9 +9,15 @@
 
 namespace moewe::convert {
 
-// The bytes do not depend on the number of threads. `tensor` has another dtype than `dtype`.
+// The bytes do not depend on the number of threads. `tensor` has another dtype than `dtype`;
+// `where` goes into errors. Throws Error{kUnsupported} if one of them cannot be decoded or encoded.
 std::vector<uint8_t> EncodeTensor(const formats::TensorView& tensor, DType dtype,
-                                  const quant::EncodeOptions& options, ThreadPool& pool);
+                                  const quant::EncodeOptions& options, ThreadPool& pool,
+                                  const Where& where);
+
+// The size of what EncodeTensor makes, without making it: also where only the data tells.
+uint64_t EncodedSize(const formats::TensorView& tensor, DType dtype,
+                     const quant::EncodeOptions& options, ThreadPool& pool, const Where& where);
 
 }  // namespace moewe::convert
 

@@ -8,8 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "convert/encode.h"
-#include "convert/range_check.h"
 #include "model/weights.h"
 #include "moewe/error.h"
 #include "platform/mapped_pages.h"
@@ -106,7 +104,7 @@ class WriteQueue {
 }  // namespace
 
 void WriteTensors(const formats::Checkpoint& source, const ConvertPlan& plan,
-                  const quant::EncodeOptions& encode, formats::CmfWriter& writer, ThreadPool& pool,
+                  formats::CmfWriter& writer, TensorEncoder& encoder,
                   const std::function<void(const ConvertProgress&)>& progress) {
   ConvertProgress state;
   state.tensors_total = plan.tensors.size();
@@ -117,15 +115,13 @@ void WriteTensors(const formats::Checkpoint& source, const ConvertPlan& plan,
     const formats::TensorView& tensor = planned.source;
     if (!writer.done(i)) {
       if (i + 1 < plan.tensors.size()) PrefetchPages(plan.tensors[i + 1].source.bytes);
-      const Where where{source.files()[tensor.file_index], tensor.name, tensor.file_offset};
       model::VerifyTensor(source, tensor);
       Job job;
       job.index = i;
       if (planned.copied()) {
         job.copied = tensor.bytes;
       } else {
-        job.encoded = EncodeTensor(tensor, planned.dtype, encode, pool);
-        CheckRange(tensor, planned.dtype, job.encoded, pool, where);
+        job.encoded = encoder.Encode(i);
       }
       queue.Push(std::move(job));
     }

@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "convert/plan.h"
+#include "convert/tensor_encoder.h"
 #include "formats/checkpoint.h"
 #include "formats/cmf/writer.h"
-#include "platform/thread_pool.h"
 
 namespace moewe::convert {
 
@@ -28,7 +28,7 @@ struct ConvertProgress {
 // the caller's thread after each tensor and may throw to stop: what is complete stays written.
 // Throws Error{kHashMismatch, kUnsupported, kNoSpace, kIo}.
 void WriteTensors(const formats::Checkpoint& source, const ConvertPlan& plan,
-                  const quant::EncodeOptions& encode, formats::CmfWriter& writer, ThreadPool& pool,
+                  formats::CmfWriter& writer, TensorEncoder& encoder,
                   const std::function<void(const ConvertProgress&)>& progress);
 
 }  // namespace moewe::convert

@@ -129,9 +129,14 @@ void CmfFile::CheckShard(const Part& part, const std::string& path,
                     shard ? fmt::format("{} of {}", shard->no, shard->count) : "none"),
         {path, "header.shard"});
   }
-  if (part.contents.header.json.at("arch") != contents().header.json.at("arch")) {
-    throw Error(ErrorCode::kParse, "the shard is of another model than shard 1",
-                {path, "header.arch"});
+  // The arch is a weak sign; moewe's own sets have a hash of the whole content in common.
+  for (const char* key : {"arch", "shard_set"}) {
+    const Json& mine = part.contents.header.json;
+    const Json& first = contents().header.json;
+    if (mine.value(key, Json()) != first.value(key, Json())) {
+      throw Error(ErrorCode::kParse, "the shard is of another model than shard 1",
+                  {path, std::string("header.") + key});
+    }
   }
 }
 

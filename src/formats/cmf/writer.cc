@@ -15,6 +15,7 @@
 #include "formats/cmf/directory.h"
 #include "formats/cmf/envelope.h"
 #include "formats/cmf/write_journal.h"
+#include "formats/cmf/writer_layout.h"
 #include "moewe/error.h"
 #include "platform/file_io.h"
 #include "platform/mapped_file.h"
@@ -22,14 +23,8 @@
 namespace moewe::formats {
 namespace {
 
-// Tensors from this size on start on a page, so that they can be mapped and read directly.
-constexpr uint64_t kPageAlignedFrom = 16 * 1024;
 constexpr uint64_t kMaxDimension = UINT32_MAX;
 constexpr uint64_t kMaxPool = UINT32_MAX;
-
-uint64_t AlignUp(uint64_t value, uint64_t alignment) {
-  return (value + alignment - 1) / alignment * alignment;
-}
 
 Bytes AsBytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
@@ -80,26 +75,6 @@ uint32_t RequiredFeatures(const CmfPlan& plan) {
     }
   }
   return features;
-}
-
-// The header's text: "format" and "version" first, then the caller's keys, "section_hashes"
-// renewed.
-std::string HeaderText(const CmfPlan& plan) {
-  Json header = Json::object();
-  header["format"] = "cmf";
-  header["version"] = cmf::kVersion;
-  for (const auto& [key, value] : plan.header.items()) {
-    if (key != "format" && key != "version" && key != "section_hashes") header[key] = value;
-  }
-  Json hashes = Json::object();
-  const auto add = [&hashes](const char* key, const std::vector<uint8_t>& section) {
-    if (!section.empty()) hashes[key] = HashToHex(HashBytes(section));
-  };
-  add("masks", plan.masks);
-  add("vocab", plan.tokenizer);
-  add("index", plan.index);
-  if (!hashes.empty()) header["section_hashes"] = std::move(hashes);
-  return header.dump();
 }
 
 class Writer : public CmfWriter {
@@ -183,7 +158,7 @@ class Writer : public CmfWriter {
     Complete(piece_.index, piece_.written, piece_.hash.Digest());
   }
 
-  void Finish() override {
+  void Seal() override {
     uint64_t end = 0;
     for (size_t i = 0; i < records_.size(); ++i) {
       if (state_[i] != State::kDone) Fail(i, "was never written");
@@ -214,11 +189,34 @@ class Writer : public CmfWriter {
     // Cuts what was reserved too much and gives the padding at the end its zeros.
     ResizeFile(file_.get(), position, partial_);
     SyncFile(file_.get(), partial_);
+  }
+
+  void Publish() override {
     RenameAndSync(partial_, dst_);
     finished_ = true;
     std::error_code ignored;
     std::filesystem::remove(journal_path_, ignored);
   }
+
+  uint64_t ContentHash() const override {
+    Hash64 hash;
+    for (const cmf::DirectoryRecord& record : records_) {
+      hash.Update(AsBytes(fmt::format("{}|{}|{}|{}|", record.name, static_cast<int>(record.dtype),
+                                      fmt::join(record.shape, ","), record.hash)));
+    }
+    return hash.Digest();
+  }
+
+  void SetHeaderText(const std::string& key, const std::string& value) override {
+    plan_.header.at(key) = value;
+    const size_t length = header_.size();
+    header_ = HeaderText(plan_);
+    if (header_.size() != length) {
+      throw Error(ErrorCode::kInternal, "the header changed its length", {dst_, key});
+    }
+  }
+
+  std::vector<std::string> paths() const override { return {dst_}; }
 
  private:
   enum class State : uint8_t { kPlanned, kWriting, kDone };
@@ -236,9 +234,7 @@ class Writer : public CmfWriter {
   void PlaceSections() {
     uint64_t names = 0;
     for (const CmfPlanEntry& entry : plan_.tensors) names += entry.name.size();
-    const uint64_t directory =
-        cmf::kDirectoryHeaderSize + plan_.tensors.size() * cmf::kRecordSize + names;
-    data_.offset = AlignUp(cmf::kEnvelopeSize + header_.size() + directory, cmf::kDataAlignment);
+    data_.offset = DataOffset(header_.size(), plan_.tensors.size(), names);
   }
 
   // Gives offsets to all tensors up to the first whose size is not known; continues where it
@@ -251,9 +247,7 @@ class Writer : public CmfWriter {
     }
   }
   void Place(size_t index, uint64_t nbytes) {
-    const uint64_t alignment =
-        nbytes >= kPageAlignedFrom ? cmf::kDataAlignment : cmf::kTensorAlignment;
-    records_[index].offset = AlignUp(next_offset_, alignment);
+    records_[index].offset = TensorOffset(next_offset_, nbytes);
     records_[index].nbytes = nbytes;
     next_offset_ = records_[index].offset + nbytes;
     placed_ = index + 1;
@@ -392,6 +386,24 @@ class Writer : public CmfWriter {
 };
 
 }  // namespace
+
+std::string HeaderText(const CmfPlan& plan) {
+  Json header = Json::object();
+  header["format"] = "cmf";
+  header["version"] = cmf::kVersion;
+  for (const auto& [key, value] : plan.header.items()) {
+    if (key != "format" && key != "version" && key != "section_hashes") header[key] = value;
+  }
+  Json hashes = Json::object();
+  const auto add = [&hashes](const char* key, const std::vector<uint8_t>& section) {
+    if (!section.empty()) hashes[key] = HashToHex(HashBytes(section));
+  };
+  add("masks", plan.masks);
+  add("vocab", plan.tokenizer);
+  add("index", plan.index);
+  if (!hashes.empty()) header["section_hashes"] = std::move(hashes);
+  return header.dump();
+}
 
 std::unique_ptr<CmfWriter> CmfWriter::Create(CmfPlan plan, const std::string& dst,
                                              const CmfWriterOptions& options) {

@@ -98,7 +98,23 @@ class CmfWriter {
 
   // Writes sections, directory and envelope, syncs, renames to `dst`. Throws Error{kInternal} if a
   // tensor is missing.
-  virtual void Finish() = 0;
+  void Finish() {
+    Seal();
+    Publish();
+  }
+  // The two steps of it, for files that are to appear together: complete and synced as
+  // "<dst>.partial"; then under its name.
+  virtual void Seal() = 0;
+  virtual void Publish() = 0;
+
+  // Of every tensor's name, dtype, shape and bytes; all are written.
+  virtual uint64_t ContentHash() const = 0;
+  // Replaces a string at the top of the header by one of the same length, which only the content
+  // tells. Before Seal.
+  virtual void SetHeaderText(const std::string& key, const std::string& value) = 0;
+
+  // The files that Publish names.
+  virtual std::vector<std::string> paths() const = 0;
 
   virtual uint64_t bytes_written() const = 0;  // of tensors, those of an earlier run included
 };

@@ -1,0 +1,119 @@
+"""The Python reader on the golden files: run with `python3 python/test_moewe_reader.py`."""
+
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+
+try:
+    import numpy as np
+except ImportError:
+    print("skipped: no numpy")
+    sys.exit(77)
+
+import moewe_reader as reader
+
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" / "cmf"
+
+
+def load(path):
+    return json.loads((GOLDEN / path).read_text())
+
+
+class ReaderTest(unittest.TestCase):
+    def test_hash64(self):
+        cases = load("hash64/hash64.json")["vectors"]
+        self.assertGreater(len(cases), 10)
+        for case in cases:
+            self.assertEqual(f"{reader.hash64(bytes.fromhex(case['hex'])):016x}", case["hash64"])
+
+    def test_codecs_bit_for_bit(self):
+        entries = load("codecs/manifest.json")["entries"]
+        for entry in entries:
+            with self.subTest(entry["name"]):
+                data = (GOLDEN / "codecs" / entry["encoded"]).read_bytes()
+                values = reader.decode(entry["dtype"], data, (entry["rows"], entry["cols"]))
+                expected = np.fromfile(GOLDEN / "codecs" / entry["decoded"], "<u4")
+                np.testing.assert_array_equal(values.view(np.uint32).ravel(), expected)
+                self.assertEqual(f"{reader.hash64(data):016x}", entry["hash64"])
+
+    def test_files(self):
+        checked = 0
+        for path in sorted((GOLDEN / "files").glob("*.expected.json")):
+            expected = json.loads(path.read_text())
+            if "envelope" not in expected:
+                continue
+            with self.subTest(path.name):
+                checked += 1
+                model = reader.open(GOLDEN / "files" / expected["file"])
+                self.assertEqual(model.header, expected["header"])
+                self.assertEqual(model.required_features, expected["required_features"])
+                self.assertEqual(len(model.tensors), len(expected["tensors"]))
+                for record in expected["tensors"]:
+                    tensor = model.tensors[record["name"]]
+                    self.assertEqual(tensor.dtype, record["dtype"])
+                    self.assertEqual(list(tensor.shape), record["shape"])
+                    self.assertEqual(tensor.nbytes, record["nbytes"])
+                    self.assertEqual(f"{tensor.hash:016x}", record["hash"])
+                for record in expected["masks"]:
+                    mask = model.masks[record["name"]]
+                    self.assertEqual(mask.ffn.sum(1).tolist(), record["ffn_popcount"])
+                    self.assertEqual(mask.heads.sum(1).tolist(), record["head_popcount"])
+                self.assertEqual(len(model.sparse_index), len(expected["sparse_index"]))
+                for file in model.files:
+                    self.assertEqual([str(p) for p in reader.verify(file)], [])
+        self.assertGreater(checked, 40)
+
+    def test_bad_files(self):
+        for case in load("bad/expected.json")["cases"]:
+            if case["action"] == "apply" or case["name"] == "run_unknown_skill":
+                continue
+            with self.subTest(case["name"]):
+                path = GOLDEN / "bad" / case["open"]
+                code = None
+                if case["action"] == "verify":
+                    problems = reader.verify(path)
+                    code = problems[0].code if problems else None
+                else:
+                    try:
+                        model = reader.open(path)
+                        if case["action"] == "run":
+                            model.check()
+                    except reader.CmfError as error:
+                        code = error.code
+                if case["expect"] == "ok":
+                    self.assertIsNone(code)
+                elif case["expect"] == "fail":
+                    self.assertIsNotNone(code)
+                    wanted = {"Hash": "HashMismatch", "FileNotFound": "NotFound"}.get(
+                        case["spec_error"], case["spec_error"])
+                    if wanted is not None:
+                        self.assertEqual(code, wanted)
+
+    def test_skills(self):
+        model = reader.open(GOLDEN / "files" / "skills_1.cmf")
+        name = "model.layers.1.mlp.gate_proj.weight"
+        self.assertFalse(np.array_equal(model.read(name), model.read(name, "code")))
+        self.assertTrue(np.array_equal(model.read("lm_head.weight"),
+                                       model.read("lm_head.weight", "code")))
+        with self.assertRaises(reader.CmfError) as caught:
+            model.read(name, "nope")
+        self.assertEqual(caught.exception.code, "UnknownName")
+
+    def test_command_line(self):
+        path = str(GOLDEN / "files" / "mixed_all_dtypes.cmf")
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "t.f32")
+            name = next(iter(reader.open(path).tensors))
+            self.assertEqual(reader.main(["dequant", path, "--tensor", name, "--out", out]), 0)
+            np.testing.assert_array_equal(np.fromfile(out, "<f4"),
+                                          reader.open(path).read(name).ravel())
+        for verb in ("info", "tensors", "header", "check", "verify"):
+            self.assertEqual(reader.main([verb, path]), 0)
+        self.assertEqual(reader.main(["info", "/nowhere.cmf"]), 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
