@@ -6,8 +6,8 @@
 
 #include "kernels/activation_rows.h"
 #include "kernels/aligned_buffer.h"
+#include "kernels/float_product.h"
 #include "kernels/product.h"
-#include "kernels/reference.h"
 #include "kernels/vector_ops.h"
 
 namespace moewe::kernels {
@@ -344,7 +344,8 @@ void Compute::RoutedFfn(std::span<const ExpertWork> work, GateFunction gate, con
 }
 
 void Compute::DecodeRow(const Matrix& matrix, uint64_t row, float* out) {
-  reference::DecodeRow(matrix, static_cast<uint32_t>(row), out);
+  const auto first = static_cast<uint32_t>(row);
+  DecodeRows(matrix, first, first + 1, out);
 }
 
 }  // namespace moewe::kernels

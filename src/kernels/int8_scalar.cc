@@ -80,17 +80,12 @@ struct NibbleRow {
       nibbles = layout.nibbles + row * groups * kGroupNibbles;
       stride = kGroupNibbles;
       codes = layout.codes + row * layout.code_bytes;
-      ladder[0] = Exp2OfF16()[LoadU16(layout.params + size_t{row} * 4)];
-      const float ratio = Exp2OfF16()[LoadU16(layout.params + size_t{row} * 4 + 2)];
-      for (int c = 1; c < kLadderRungs; ++c) ladder[c] = ladder[c - 1] * ratio;
+      MakeLadder(layout.params + size_t{row} * 4, ladder);
     }
   }
   float Scale(size_t g) const {
     if (codes == nullptr) return LoadF16(scales + g * scale_stride);
-    const size_t bit = g * 5;
-    uint32_t word = codes[bit / 8];
-    if (bit % 8 > 3) word |= uint32_t{codes[bit / 8 + 1]} << 8;
-    return ladder[(word >> (bit % 8)) & 31];
+    return ladder[LadderCode(codes, g)];
   }
 };
 

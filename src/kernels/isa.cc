@@ -12,7 +12,11 @@ namespace {
 
 Isa Decide() {
   const CpuFeatures& cpu = GetCpuFeatures();
+#if defined(__aarch64__)
+  Isa isa = Isa::kNeon;
+#else
   Isa isa = cpu.avx512_vnni ? Isa::kAvx512Vnni : cpu.avx2 ? Isa::kAvx2 : Isa::kScalar;
+#endif
   const char* wish = std::getenv("MOEWE_ISA");
   if (wish != nullptr) {
     if (std::string_view(wish) == "scalar") isa = Isa::kScalar;
@@ -40,6 +44,8 @@ const char* KernelIsaName() {
       return "AVX2";
     case Isa::kAvx512Vnni:
       return "AVX-512 VNNI";
+    case Isa::kNeon:
+      return "NEON (integer products scalar)";
   }
   return "";
 }

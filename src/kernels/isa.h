@@ -6,7 +6,7 @@
 
 namespace moewe::kernels {
 
-enum class Isa : uint8_t { kScalar, kAvx2, kAvx512Vnni };
+enum class Isa : uint8_t { kScalar, kAvx2, kAvx512Vnni, kNeon };
 
 // The best one that the CPU has, or a lesser one that MOEWE_ISA=scalar|avx2|avx512 asks for (for
 // tests and measurements). Decided once, before any kernel runs.

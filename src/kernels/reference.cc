@@ -46,21 +46,52 @@ void DecodeQ4Tiled(const Matrix& m, uint32_t row, float* out) {
 
 void DecodeQ4tp(const Matrix& m, uint32_t row, float* out) {
   const Q4tpLayout layout(m);
-  const float* exp2 = Exp2OfF16();
   float ladder[kLadderRungs];
-  ladder[0] = exp2[LoadU16(layout.params + size_t{row} * 4)];
-  const float ratio = exp2[LoadU16(layout.params + size_t{row} * 4 + 2)];
-  for (int c = 1; c < kLadderRungs; ++c) ladder[c] = ladder[c - 1] * ratio;
+  MakeLadder(layout.params + size_t{row} * 4, ladder);
   const uint8_t* codes = layout.codes + row * layout.code_bytes;
   const uint8_t* nibbles = layout.nibbles + row * layout.groups_per_row * kGroupNibbles;
   for (size_t g = 0; g < layout.groups_per_row; ++g) {
-    const size_t bit = g * 5;
-    uint32_t word = codes[bit / 8];
-    if (bit % 8 > 3) word |= uint32_t{codes[bit / 8 + 1]} << 8;
-    const float scale = ladder[(word >> (bit % 8)) & 31];
+    const float scale = ladder[LadderCode(codes, g)];
     for (size_t i = 0; i < kGroup; ++i) {
       out[g * kGroup + i] = Nibble(nibbles + g * kGroupNibbles, i) * scale;
     }
+  }
+}
+
+// False for a dtype that has no definition here.
+bool DecodeOwn(const Matrix& m, uint32_t row, float* out) {
+  const size_t first = size_t{row} * m.cols;
+  switch (m.dtype) {
+    case DType::kF32:
+      std::memcpy(out, m.bytes.data() + first * 4, size_t{m.cols} * 4);
+      return true;
+    case DType::kF16:
+      for (size_t i = 0; i < m.cols; ++i) out[i] = LoadF16(m.bytes.data() + (first + i) * 2);
+      return true;
+    case DType::kBf16:
+      for (size_t i = 0; i < m.cols; ++i) {
+        out[i] = Bf16ToF32(LoadU16(m.bytes.data() + (first + i) * 2));
+      }
+      return true;
+    case DType::kQ8Row:
+    case DType::kQ82f:
+      DecodeQ8(m, row, out);
+      return true;
+    case DType::kQ4Block:
+      DecodeQ4Block(m, row, out);
+      return true;
+    case DType::kQ4Tiled:
+      DecodeQ4Tiled(m, row, out);
+      return true;
+    case DType::kQ4tp:
+      DecodeQ4tp(m, row, out);
+      return true;
+    case DType::kVbit:
+      if (m.row_starts == nullptr) return false;
+      quant::DecodeVbitRow(m.bytes, {m.rows, m.cols}, row, m.row_starts[row], out);
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -73,44 +104,21 @@ float KvValue(const KvBlocks& kv, size_t position, size_t i) {
 
 }  // namespace
 
-void DecodeRow(const Matrix& m, uint32_t row, float* out) {
-  const size_t first = size_t{row} * m.cols;
-  switch (m.dtype) {
-    case DType::kF32:
-      std::memcpy(out, m.bytes.data() + first * 4, size_t{m.cols} * 4);
-      return;
-    case DType::kF16:
-      for (size_t i = 0; i < m.cols; ++i) out[i] = LoadF16(m.bytes.data() + (first + i) * 2);
-      return;
-    case DType::kBf16:
-      for (size_t i = 0; i < m.cols; ++i) {
-        out[i] = Bf16ToF32(LoadU16(m.bytes.data() + (first + i) * 2));
-      }
-      return;
-    case DType::kQ8Row:
-    case DType::kQ82f:
-      return DecodeQ8(m, row, out);
-    case DType::kQ4Block:
-      return DecodeQ4Block(m, row, out);
-    case DType::kQ4Tiled:
-      return DecodeQ4Tiled(m, row, out);
-    case DType::kQ4tp:
-      return DecodeQ4tp(m, row, out);
-    case DType::kVbit:
-      if (m.row_starts != nullptr) {
-        return quant::DecodeVbitRow(m.bytes, {m.rows, m.cols}, row, m.row_starts[row], out);
-      }
-      break;
-    default:
-      break;
-  }
-  const quant::Codec* codec = quant::FindCodec(m.dtype);
-  if (codec == nullptr) {  // not a dtype that a model binds; NaN rather than a plausible value
-    std::fill_n(out, m.cols, std::numeric_limits<float>::quiet_NaN());
+void DecodeRows(const Matrix& m, uint32_t row_begin, uint32_t row_end, float* out) {
+  for (uint32_t row = row_begin; row < row_end; ++row) {
+    if (DecodeOwn(m, row, out + size_t{row - row_begin} * m.cols)) continue;
+    const quant::Codec* codec = quant::FindCodec(m.dtype);
+    const size_t values = size_t{row_end - row_begin} * m.cols;
+    if (codec == nullptr) {  // not a dtype that a model binds; NaN rather than a plausible value
+      std::fill_n(out, values, std::numeric_limits<float>::quiet_NaN());
+    } else {
+      codec->decode_rows(m.bytes, {m.rows, m.cols}, row_begin, row_end, out);
+    }
     return;
   }
-  codec->decode_rows(m.bytes, {m.rows, m.cols}, row, row + 1, out);
 }
+
+void DecodeRow(const Matrix& m, uint32_t row, float* out) { DecodeRows(m, row, row + 1, out); }
 
 double Dot(const float* a, const float* b, size_t n) {
   double sum = 0;
@@ -201,7 +209,7 @@ void AttendOne(const AttentionParams& params, const float* q, const KvBlocks& ke
     double value = 0;
     for (size_t p = begin; p < end; ++p)
       value += weights[p - begin] * double{KvValue(values, p, i)};
-    out[i] = sum > 0 ? static_cast<float>(value / sum) : 0.0f;
+    out[i] = sum == 0 ? 0.0f : static_cast<float>(value / sum);
   }
 }
 

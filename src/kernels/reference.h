@@ -10,8 +10,9 @@
 
 namespace moewe::kernels::reference {
 
-// Row `row` as f32, value for value what the dtype's codec gives.
+// Row `row` as f32, value for value what the dtype's codec gives; rows [row_begin, row_end).
 void DecodeRow(const Matrix& matrix, uint32_t row, float* out);
+void DecodeRows(const Matrix& matrix, uint32_t row_begin, uint32_t row_end, float* out);
 
 // Sum of a[i] * b[i], accumulated in double: the yardstick of the f32 kernels.
 double Dot(const float* a, const float* b, size_t n);

@@ -123,5 +123,51 @@ TEST(VectorOps, AddScaledMatchesScalar) {
   }
 }
 
+TEST(VectorOps, GateTimesUpMatchesScalar) {
+  for (GateFunction function : {GateFunction::kSilu, GateFunction::kGeluTanh}) {
+    for (size_t n : kSizes) {
+      for (float scale : {0.01f, 1.0f, 20.0f}) {
+        const std::vector<float> up = Random(n, 9);
+        std::vector<float> want = Random(n, 10, scale);
+        std::vector<float> got = want;
+        reference::GateTimesUp(function, want.data(), up.data(), n);
+        GateTimesUp(function, got.data(), up.data(), n);
+        // Far on the negative side the true value fades to nothing.
+        ExpectNear(got, want, 3e-6f, 1e-7f);
+      }
+    }
+  }
+}
+
+TEST(VectorOps, GateTimesUpOfExtremes) {
+  for (GateFunction function : {GateFunction::kSilu, GateFunction::kGeluTanh}) {
+    const std::vector<float> up(9, 2.0f);
+    std::vector<float> gate = {0.0f,  -0.0f, 1e-30f,
+                               50.0f, 1e4f,  -200.0f,
+                               -1e4f, 3e30f, std::numeric_limits<float>::quiet_NaN()};
+    GateTimesUp(function, gate.data(), up.data(), gate.size());
+    EXPECT_EQ(gate[0], 0.0f);
+    EXPECT_EQ(gate[1], 0.0f);
+    EXPECT_NEAR(gate[2], 1e-30f, 1e-35f);
+    EXPECT_EQ(gate[3], 100.0f);
+    EXPECT_EQ(gate[4], 2e4f);
+    EXPECT_NEAR(gate[5], 0.0f, 1e-30f);
+    EXPECT_NEAR(gate[6], 0.0f, 1e-30f);
+    EXPECT_FLOAT_EQ(gate[7], 6e30f);
+    EXPECT_TRUE(std::isnan(gate[8]));
+  }
+}
+
+TEST(VectorOps, SoftCapOfExtremes) {
+  std::vector<float> x = {0.0f, 1e30f, -1e30f, std::numeric_limits<float>::infinity(),
+                          std::numeric_limits<float>::quiet_NaN()};
+  SoftCap(x.data(), 30.0f, x.size());
+  EXPECT_EQ(x[0], 0.0f);
+  EXPECT_FLOAT_EQ(x[1], 30.0f);
+  EXPECT_FLOAT_EQ(x[2], -30.0f);
+  EXPECT_FLOAT_EQ(x[3], 30.0f);
+  EXPECT_TRUE(std::isnan(x[4]));
+}
+
 }  // namespace
 }  // namespace moewe::kernels

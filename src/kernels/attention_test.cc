@@ -1,0 +1,108 @@
+#include "kernels/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "base/f16.h"
+#include "kernels/reference.h"
+#include "kernels/test_matrices.h"
+
+namespace moewe::kernels {
+namespace {
+
+// A cache of `positions` rows in blocks, as f16 or f32.
+struct Cache {
+  Cache(size_t positions, uint32_t dim, uint32_t block_tokens, KvType type, uint32_t seed) {
+    const size_t num_blocks = (positions + block_tokens - 1) / block_tokens;
+    const uint32_t stride = dim + 3;
+    const size_t per_block = size_t{block_tokens} * stride;
+    const std::vector<float> values = RandomFloats(num_blocks * per_block, seed);
+    for (size_t b = 0; b < num_blocks; ++b) {
+      const float* from = &values[b * per_block];
+      if (type == KvType::kF32) {
+        floats.emplace_back(from, from + per_block);
+      } else {
+        halves.emplace_back();
+        for (size_t i = 0; i < per_block; ++i) halves.back().push_back(F32ToF16(from[i]));
+      }
+    }
+    for (const auto& block : floats) pointers.push_back(block.data());
+    for (const auto& block : halves) pointers.push_back(block.data());
+    blocks = {pointers, block_tokens, stride, type};
+  }
+  std::vector<std::vector<float>> floats;
+  std::vector<std::vector<uint16_t>> halves;
+  std::vector<const void*> pointers;
+  KvBlocks blocks;
+};
+
+void Compare(const AttentionParams& params, const Cache& keys, const Cache& values, size_t begin,
+             size_t end, float q_scale) {
+  const std::vector<float> q = RandomFloats(params.head_dim, 3, q_scale);
+  std::vector<float> want(params.value_dim);
+  std::vector<float> got(params.value_dim + 1, -5.0f);
+  reference::AttendOne(params, q.data(), keys.blocks, values.blocks, begin, end, want.data());
+  AttendOne(params, q.data(), keys.blocks, values.blocks, begin, end, got.data());
+  EXPECT_EQ(got.back(), -5.0f);
+  for (size_t i = 0; i < want.size(); ++i) {
+    ASSERT_NEAR(got[i], want[i], 2e-5) << begin << ".." << end << " of " << params.head_dim;
+  }
+}
+
+TEST(Attention, MatchesScalar) {
+  for (KvType type : {KvType::kF16, KvType::kF32}) {
+    for (uint32_t dim : {1u, 8u, 17u, 64u, 80u, 128u, 256u}) {
+      for (uint32_t block : {1u, 16u, 32u, 100u}) {
+        const uint32_t value_dim = dim == 80 ? 48 : dim;
+        const Cache keys(230, dim, block, type, 1);
+        const Cache values(230, value_dim, block, type, 2);
+        AttentionParams params;
+        params.head_dim = dim;
+        params.value_dim = value_dim;
+        params.scale = 1.0f / std::sqrt(static_cast<float>(dim));
+        for (const auto& [begin, end] :
+             {std::pair{0, 1}, {0, 5}, {0, 32}, {0, 33}, {7, 230}, {31, 97}, {100, 101}}) {
+          for (float q_scale : {1.0f, 30.0f}) {
+            Compare(params, keys, values, static_cast<size_t>(begin), static_cast<size_t>(end),
+                    q_scale);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Attention, SinkAndSoftCapMatchScalar) {
+  const Cache keys(150, 64, 32, KvType::kF16, 1);
+  const Cache values(150, 64, 32, KvType::kF16, 2);
+  for (float sink : {-3.0f, 0.0f, 40.0f}) {
+    for (float cap : {0.0f, 5.0f}) {
+      AttentionParams params{64, 64, 0.3f, cap, &sink};
+      Compare(params, keys, values, 0, 150, 4.0f);
+      params.sink = nullptr;
+      Compare(params, keys, values, 0, 150, 4.0f);
+    }
+  }
+}
+
+TEST(Attention, OverNothingIsZero) {
+  const Cache cache(32, 16, 32, KvType::kF32, 1);
+  const std::vector<float> q(16, 1.0f);
+  std::vector<float> out(16, 7.0f);
+  AttendOne({16, 16, 1.0f, 0.0f, nullptr}, q.data(), cache.blocks, cache.blocks, 5, 5, out.data());
+  for (float v : out) EXPECT_EQ(v, 0.0f);
+}
+
+TEST(Attention, NanStaysVisible) {
+  const Cache cache(70, 16, 32, KvType::kF32, 1);
+  std::vector<float> q(16, 1.0f);
+  q[3] = NAN;
+  std::vector<float> out(16);
+  AttendOne({16, 16, 1.0f, 0.0f, nullptr}, q.data(), cache.blocks, cache.blocks, 0, 70, out.data());
+  for (float v : out) EXPECT_TRUE(std::isnan(v));
+}
+
+}  // namespace
+}  // namespace moewe::kernels
