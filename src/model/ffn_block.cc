@@ -1,7 +1,10 @@
 #include "model/ffn_block.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cmath>
+#include <numeric>
 
 #include "kernels/vector_ops.h"
 #include "model/router.h"
@@ -38,8 +41,7 @@ MoeBlock::MoeBlock(int layer, const ModelConfig& config, const Weights& all,
 void MoeBlock::Run(const Step& step, const float* x, float* out) {
   ChooseExperts(step, x);
   RunExperts(step, x);
-  if (!weights_.shared.gate.empty()) RunShared(step, x);
-  ForRows(step.compute->pool(), step.rows.size(), [&](size_t row) { Combine(row, out); });
+  ForRows(step.compute->pool(), step.rows.size(), [&](size_t row) { Combine(step, row, out); });
 }
 
 void MoeBlock::ChooseExperts(const Step& step, const float* x) {
@@ -48,8 +50,13 @@ void MoeBlock::ChooseExperts(const Step& step, const float* x) {
   float* logits = scratch_.logits.Need(n * experts);
   ids_ = scratch_.ids.Need(n * top_k_);
   chosen_ = scratch_.weights.Need(n * top_k_);
-  const kernels::Projection router{weights_.router, nullptr, logits, experts, routable_};
-  step.compute->Project({&router, 1}, x, n, config_.hidden_size);
+  shared_gate_ = scratch_.shared_gate.Need(n);
+  const std::array<kernels::Projection, 2> projections{{
+      {weights_.router, nullptr, logits, experts, routable_},
+      {weights_.shared_gate, nullptr, shared_gate_, 1},
+  }};
+  step.compute->Project(std::span(projections).first(weights_.shared_gate.empty() ? 1 : 2), x, n,
+                        config_.hidden_size);
   ForRows(step.compute->pool(), n, [&](size_t row) {
     // Routable logits move to the front, so that this is the routing of a model that has no other
     // experts.
@@ -65,13 +72,14 @@ void MoeBlock::ChooseExperts(const Step& step, const float* x) {
 }
 
 // Groups the batch's (row, rank) pairs by expert, ascending; rank r of row i lands in row i * top_k
-// + r of expert_out.
+// + r of expert_out, and what the shared expert makes of row i behind all pairs.
 void MoeBlock::RunExperts(const Step& step, const float* x) {
-  const size_t pairs = step.rows.size() * top_k_;
+  const size_t n = step.rows.size();
+  const size_t pairs = n * top_k_;
   const size_t experts = weights_.experts.size();
   size_t* begin = scratch_.begin.Need(experts + 1);
-  uint32_t* token_rows = scratch_.token_rows.Need(pairs);
-  uint32_t* out_rows = scratch_.out_rows.Need(pairs);
+  uint32_t* token_rows = scratch_.token_rows.Need(pairs + n);
+  uint32_t* out_rows = scratch_.out_rows.Need(pairs + n);
   std::fill_n(begin, experts + 1, size_t{0});
   for (size_t i = 0; i < pairs; ++i) ++begin[ids_[i] + 1];
   for (size_t e = 0; e < experts; ++e) begin[e + 1] += begin[e];
@@ -81,31 +89,30 @@ void MoeBlock::RunExperts(const Step& step, const float* x) {
     token_rows[place] = static_cast<uint32_t>(i / top_k_);
     out_rows[place] = static_cast<uint32_t>(i);
   }
-  kernels::ExpertWork* work = scratch_.work.Need(experts);
+  kernels::ExpertWork* work = scratch_.work.Need(experts + 1);
   size_t used = 0;
+  if (!weights_.shared.gate.empty()) {
+    std::iota(token_rows + pairs, token_rows + pairs + n, 0u);
+    std::iota(out_rows + pairs, out_rows + pairs + n, static_cast<uint32_t>(pairs));
+    work[used++] = {weights_.shared, {token_rows + pairs, n}, {out_rows + pairs, n}};
+  }
+  uint32_t* fresh = scratch_.fresh.Need(experts);
+  size_t num_fresh = 0;
   for (uint32_t e = 0; e < experts; ++e) {
     const size_t first = e == 0 ? 0 : begin[e - 1];
     const size_t count = begin[e] - first;
     if (count == 0) continue;
-    VerifyOnce(e);
+    if (!unverified_.empty() && unverified_[e]) fresh[num_fresh++] = e;
     work[used++] = {weights_.experts[e], {token_rows + first, count}, {out_rows + first, count}};
   }
-  expert_out_ = scratch_.expert_out.Need(pairs * config_.hidden_size);
+  if (num_fresh > 0) VerifyExperts(step.compute->pool(), {fresh, num_fresh});
+  expert_out_ = scratch_.expert_out.Need((pairs + n) * config_.hidden_size);
   step.compute->RoutedFfn({work, used}, config_.gate_function, x, config_.hidden_size, expert_out_);
 }
 
-void MoeBlock::RunShared(const Step& step, const float* x) {
-  const size_t n = step.rows.size();
-  shared_out_ = scratch_.shared_out.Need(n * config_.hidden_size);
-  step.compute->Ffn(weights_.shared, config_.gate_function, x, n, shared_out_);
-  if (weights_.shared_gate.empty()) return;
-  shared_gate_ = scratch_.shared_gate.Need(n);
-  const kernels::Projection gate{weights_.shared_gate, nullptr, shared_gate_, 1};
-  step.compute->Project({&gate, 1}, x, n, config_.hidden_size);
-}
-
-void MoeBlock::Combine(size_t row, float* out) const {
+void MoeBlock::Combine(const Step& step, size_t row, float* out) const {
   const size_t hidden = config_.hidden_size;
+  const float* shared_out = expert_out_ + step.rows.size() * top_k_ * hidden;
   float* sum = out + row * hidden;
   std::fill_n(sum, hidden, 0.0f);
   for (size_t rank = row * top_k_; rank < (row + 1) * top_k_; ++rank) {
@@ -114,15 +121,22 @@ void MoeBlock::Combine(size_t row, float* out) const {
   if (weights_.shared.gate.empty()) return;
   const float weight =
       weights_.shared_gate.empty() ? 1.0f : 1.0f / (1.0f + std::exp(-shared_gate_[row]));
-  kernels::AddScaled(sum, shared_out_ + row * hidden, weight, hidden);
+  kernels::AddScaled(sum, shared_out + row * hidden, weight, hidden);
 }
 
-void MoeBlock::VerifyOnce(uint32_t expert) {
-  if (unverified_.empty() || !unverified_[expert]) return;
-  for (uint32_t tensor : weights_.expert_tensors[expert]) {
-    VerifyTensor(checkpoint_, all_.tensors[tensor]);
+void MoeBlock::VerifyExperts(ThreadPool& pool, std::span<const uint32_t> experts) {
+  constexpr size_t kMatrices = 3;
+  const auto tensor = [&](size_t i) -> const formats::TensorView& {
+    return all_.tensors[weights_.expert_tensors[experts[i / kMatrices]][i % kMatrices]];
+  };
+  std::atomic<bool> intact{true};
+  pool.Run(experts.size() * kMatrices, [&](size_t i, int) {
+    if (!HasStoredHash(tensor(i))) intact = false;
+  });
+  if (!intact) {  // once more, for the error: tasks must not throw
+    for (size_t i = 0; i < experts.size() * kMatrices; ++i) VerifyTensor(checkpoint_, tensor(i));
   }
-  unverified_[expert] = false;
+  for (const uint32_t expert : experts) unverified_[expert] = false;
 }
 
 }  // namespace moewe::model

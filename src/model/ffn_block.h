@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "formats/checkpoint.h"
@@ -40,8 +41,8 @@ class DenseFfnBlock {
 
 // Scratch memory that the MoE blocks of all layers share.
 struct MoeScratch {
-  Scratch<float> logits, weights, expert_out, shared_out, shared_gate;
-  Scratch<uint32_t> ids, token_rows, out_rows;
+  Scratch<float> logits, weights, expert_out, shared_gate;
+  Scratch<uint32_t> ids, token_rows, out_rows, fresh;
   Scratch<size_t> begin;
   Scratch<kernels::ExpertWork> work;
 };
@@ -60,9 +61,8 @@ class MoeBlock {
  private:
   void ChooseExperts(const Step& step, const float* x);
   void RunExperts(const Step& step, const float* x);
-  void RunShared(const Step& step, const float* x);
-  void Combine(size_t row, float* out) const;
-  void VerifyOnce(uint32_t expert);
+  void Combine(const Step& step, size_t row, float* out) const;
+  void VerifyExperts(ThreadPool& pool, std::span<const uint32_t> experts);
 
   const int layer_;
   const ModelConfig& config_;
@@ -77,8 +77,7 @@ class MoeBlock {
   // Of the step that runs.
   uint32_t* ids_ = nullptr;       // [rows, top_k]
   float* chosen_ = nullptr;       // [rows, top_k]
-  float* expert_out_ = nullptr;   // [rows * top_k, hidden]
-  float* shared_out_ = nullptr;   // [rows, hidden]
+  float* expert_out_ = nullptr;   // [rows * top_k, hidden], then the shared expert's [rows, hidden]
   float* shared_gate_ = nullptr;  // [rows]
 };
 

@@ -183,7 +183,7 @@ void Sequence::Reserve(size_t n) {
   const size_t old_blocks = blocks_.size();
   const size_t needed = BlocksFor(length_ + n);
   try {
-    blocks_.reserve(needed);
+    if (needed > blocks_.capacity()) blocks_.reserve(std::max(needed, 2 * blocks_.capacity()));
     while (blocks_.size() < needed) blocks_.push_back(pool_->Allocate());
     // A partly filled block that another sequence also holds must not be written into.
     if (n > 0 && length_ % kBlockTokens != 0) {

@@ -9,21 +9,22 @@
 namespace moewe::model {
 namespace {
 
-// The best expert that is not among `taken`.
-uint32_t NextBest(std::span<const float> scores, std::span<const float> bias,
-                  std::span<const uint32_t> taken) {
-  uint32_t best = 0;
-  float best_score = 0.0f;
-  bool found = false;
+// The experts of highest score + bias, best first, ties to the lower index.
+void ChooseBest(std::span<const float> scores, std::span<const float> bias,
+                std::span<uint32_t> ids) {
+  const auto rank = [&](uint32_t e) { return bias.empty() ? scores[e] : scores[e] + bias[e]; };
+  size_t found = 0;
   for (uint32_t e = 0; e < scores.size(); ++e) {
-    const float score = bias.empty() ? scores[e] : scores[e] + bias[e];
-    if (found && !(score > best_score)) continue;
-    if (std::find(taken.begin(), taken.end(), e) != taken.end()) continue;
-    best = e;
-    best_score = score;
-    found = true;
+    const float score = rank(e);
+    if (found < ids.size()) {
+      ++found;
+    } else if (found == 0 || !(score > rank(ids[found - 1]))) {
+      continue;
+    }
+    size_t place = found - 1;
+    for (; place > 0 && score > rank(ids[place - 1]); --place) ids[place] = ids[place - 1];
+    ids[place] = e;
   }
-  return best;
 }
 
 void SortByWeight(std::span<uint32_t> ids, std::span<float> weights) {
@@ -47,10 +48,8 @@ void Route(const MoeConfig& config, std::span<float> logits, std::span<const flo
   } else {
     kernels::Softmax(logits.data(), logits.size());
   }
-  for (size_t i = 0; i < ids.size(); ++i) {
-    ids[i] = NextBest(logits, bias, ids.first(i));
-    weights[i] = logits[ids[i]];
-  }
+  ChooseBest(logits, bias, ids);
+  for (size_t i = 0; i < ids.size(); ++i) weights[i] = logits[ids[i]];
   SortByWeight(ids, weights);
   const float factor = config.routed_scaling_factor;
   if (config.norm_topk_prob) {

@@ -293,13 +293,15 @@ Weights BindWeights(const formats::Checkpoint& checkpoint, const ModelConfig& co
   return weights;
 }
 
+bool HasStoredHash(const TensorView& tensor) {
+  return tensor.hash == 0 || HashBytes(tensor.bytes) == tensor.hash;
+}
+
 void VerifyTensor(const formats::Checkpoint& checkpoint, const TensorView& tensor) {
-  if (tensor.hash == 0) return;
-  const uint64_t actual = HashBytes(tensor.bytes);
-  if (actual == tensor.hash) return;
+  if (HasStoredHash(tensor)) return;
   throw Error(ErrorCode::kHashMismatch,
               fmt::format("the bytes of {} have hash {:016x}, the directory says {:016x}",
-                          tensor.name, actual, tensor.hash),
+                          tensor.name, HashBytes(tensor.bytes), tensor.hash),
               {checkpoint.files()[tensor.file_index], tensor.name, tensor.file_offset});
 }
 

@@ -69,8 +69,10 @@ enum class TensorHashes : uint8_t { kIgnore, kVerifyAllButExperts };
 Weights BindWeights(const formats::Checkpoint& checkpoint, const ModelConfig& config,
                     TensorHashes hashes);
 
-// Throws Error{kHashMismatch} unless the bytes of `tensor` have its stored hash (0 = not
-// protected).
+// Whether the bytes of `tensor` have its stored hash (0 = not protected). Any thread.
+bool HasStoredHash(const formats::TensorView& tensor);
+
+// Throws Error{kHashMismatch} unless they do.
 void VerifyTensor(const formats::Checkpoint& checkpoint, const formats::TensorView& tensor);
 
 }  // namespace moewe::model
