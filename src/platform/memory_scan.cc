@@ -5,25 +5,65 @@
 #include <atomic>
 #include <cstring>
 
+#include "platform/cpu_features.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace moewe {
 namespace {
 
 // Several microseconds each: enough to hide the hand-out, few enough to end together.
 constexpr size_t kPieceBytes = 128 * 1024;
 
-uint64_t Sum(Bytes bytes) {
-  constexpr size_t kLanes = 16;  // independent sums of 8 bytes: two cache lines a turn
-  std::array<uint64_t, kLanes> sums{};
-  const uint8_t* p = bytes.data();
-  size_t left = bytes.size();
-  for (; left >= sizeof(sums); left -= sizeof(sums), p += sizeof(sums)) {
-    std::array<uint64_t, kLanes> words;
-    std::memcpy(words.data(), p, sizeof(words));
-    for (size_t i = 0; i < kLanes; ++i) sums[i] += words[i];
+constexpr size_t kTurnBytes = 128;  // two cache lines
+
+// Independent sums, so that loads need not wait for additions.
+uint64_t SumPlain(const uint8_t* p, size_t turns) {
+  uint64_t a = 0, b = 0, c = 0, d = 0;
+  const auto load = [](const uint8_t* at) {
+    uint64_t word = 0;
+    std::memcpy(&word, at, sizeof(word));
+    return word;
+  };
+  for (const uint8_t* end = p + turns * kTurnBytes; p != end; p += 32) {
+    a += load(p);
+    b += load(p + 8);
+    c += load(p + 16);
+    d += load(p + 24);
   }
-  uint64_t total = 0;
-  for (const uint64_t sum : sums) total += sum;
-  for (; left > 0; --left, ++p) total += *p;
+  return a + b + c + d;
+}
+
+#if defined(__x86_64__)
+// Words of 8 bytes do not reach the bandwidth of the last-level cache, nor always that of memory.
+[[gnu::target("avx2")]] uint64_t SumAvx2(const uint8_t* p, size_t turns) {
+  __m256i a = _mm256_setzero_si256();
+  __m256i b = a, c = a, d = a;
+  const auto* at = reinterpret_cast<const __m256i_u*>(p);
+  for (const __m256i_u* end = at + 4 * turns; at != end; at += 4) {
+    a = _mm256_add_epi64(a, _mm256_loadu_si256(at));
+    b = _mm256_add_epi64(b, _mm256_loadu_si256(at + 1));
+    c = _mm256_add_epi64(c, _mm256_loadu_si256(at + 2));
+    d = _mm256_add_epi64(d, _mm256_loadu_si256(at + 3));
+  }
+  alignas(32) std::array<uint64_t, 4> sums;
+  _mm256_store_si256(reinterpret_cast<__m256i*>(sums.data()),
+                     _mm256_add_epi64(_mm256_add_epi64(a, b), _mm256_add_epi64(c, d)));
+  return sums[0] + sums[1] + sums[2] + sums[3];
+}
+#endif
+
+uint64_t Sum(Bytes bytes) {
+  const size_t turns = bytes.size() / kTurnBytes;
+#if defined(__x86_64__)
+  uint64_t total =
+      GetCpuFeatures().avx2 ? SumAvx2(bytes.data(), turns) : SumPlain(bytes.data(), turns);
+#else
+  uint64_t total = SumPlain(bytes.data(), turns);
+#endif
+  for (size_t i = turns * kTurnBytes; i < bytes.size(); ++i) total += bytes[i];
   return total;
 }
 
