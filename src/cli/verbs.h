@@ -42,6 +42,7 @@ Action AddSign(CLI::App& verb, const Globals& globals);
 Action AddDequant(CLI::App& verb, const Globals& globals);
 Action AddFamilies(CLI::App& verb, const Globals& globals);
 Action AddLogits(CLI::App& verb, const Globals& globals);
+Action AddPlan(CLI::App& verb, const Globals& globals);
 Action AddPpl(CLI::App& verb, const Globals& globals);
 Action AddRun(CLI::App& verb, const Globals& globals);
 Action AddTokenize(CLI::App& verb, const Globals& globals);

@@ -9,13 +9,6 @@
 #include "moewe/error.h"
 
 namespace moewe::model {
-namespace {
-
-uint64_t BlocksFor(uint32_t positions) {
-  return (uint64_t{positions} + kBlockTokens - 1) / kBlockTokens;
-}
-
-}  // namespace
 
 uint64_t KvBytesPerPosition(const ModelConfig& config, KvType type) {
   return KvPool::BytesPerBlock(config, type) / kBlockTokens;

@@ -1,0 +1,118 @@
+// moewe plan: where the memory goes and how fast decoding can be, before anything runs.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/size.h"
+#include "cli/run_flags.h"
+#include "cli/verbs.h"
+#include "model/memory_plan.h"
+#include "moewe/error.h"
+#include "platform/memory_limits.h"
+#include "platform/memory_scan.h"
+
+namespace moewe::cli {
+namespace {
+
+struct Flags {
+  RunFlags run;
+  std::string model;
+};
+
+// Bytes a second that this machine's memory gives now, over as much of it as the weights take: what
+// fits the CPU's caches is read from there when the model runs, too.
+double MeasureBandwidth(uint64_t weights, ThreadPool& threads) {
+  constexpr uint64_t kLeast = uint64_t{8} << 20;
+  constexpr uint64_t kMost = uint64_t{256} << 20;
+  const uint64_t room = std::max(kLeast, ReadMemoryLimits().available() / 4);
+  const std::vector<uint8_t> memory(std::clamp(weights, kLeast, std::min(kMost, room)), 1);
+  std::vector<Bytes> pieces;
+  AddScanPieces(memory, &pieces);
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  double best = 0.0;
+  uint64_t sum = 0;
+  for (int pass = 0; pass < 3 || Clock::now() - start < std::chrono::milliseconds(100); ++pass) {
+    const auto begin = Clock::now();
+    sum += ScanMemory(pieces, threads);
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    best = std::max(best, static_cast<double>(memory.size()) / std::max(seconds, 1e-9));
+  }
+  if (sum == 0) throw Error(ErrorCode::kInternal, "the memory scan read nothing");
+  return best;
+}
+
+void PrintTable(const model::MemoryPlan& plan, uint64_t per_position, const std::string& kv_type) {
+  const auto line = [](const char* what, uint64_t bytes, const std::string& note) {
+    std::printf("%-12s %10s  %s\n", what, FormatSize(bytes).c_str(), note.c_str());
+  };
+  line("trunk", plan.trunk, "weights that every token reads, and the embedding");
+  line("experts", plan.experts, "routed experts, all resident");
+  line("KV cache", plan.kv,
+       std::to_string(plan.context) + " positions of " + FormatSize(per_position) + " (" + kv_type +
+           ")" + (plan.shrunk ? ", as many as fit" : ""));
+  line("activations", plan.activations, "working space of a step");
+  line("program", plan.program, "code, libraries, configuration");
+  line("total", plan.total(), plan.fits() ? "fits" : "does not fit");
+  line("budget", plan.budget, "");
+}
+
+int Run(const Flags& flags, const Globals& globals) {
+  const auto checkpoint = formats::OpenCheckpoint(flags.model);
+  ThreadPool threads(flags.run.threads);
+  model::LoadOptions options;
+  options.verify = model::Verify::kNone;
+  options.task = "none";
+  const auto loaded = model::Model::Load(checkpoint, options, &threads);
+  const model::MemoryRequest request = MemoryRequestFrom(flags.run);
+  const model::MemoryPlan plan = model::PlanMemory(*loaded, request);
+  const uint64_t per_position = model::KvBytesPerPosition(loaded->config(), request.kv_type);
+  if (!globals.json) {
+    PrintTable(plan, per_position, request.kv_type == model::KvType::kF32 ? "f32" : "f16");
+  }
+  model::RequireFit(plan, flags.model);
+
+  const double bandwidth = MeasureBandwidth(loaded->weight_bytes_total(), threads);
+  const uint64_t weights = loaded->weight_bytes_per_token();
+  const uint64_t kv = per_position * plan.context;
+  const double first = bandwidth / static_cast<double>(weights);
+  const double last = bandwidth / static_cast<double>(weights + kv);
+  if (globals.json) {
+    PrintJson({{"fits", true},
+               {"budget", plan.budget},
+               {"total", plan.total()},
+               {"parts",
+                {{"trunk", plan.trunk},
+                 {"experts", plan.experts},
+                 {"kv", plan.kv},
+                 {"activations", plan.activations},
+                 {"program", plan.program}}},
+               {"context", plan.context},
+               {"context_shrunk", plan.shrunk},
+               {"kv_bytes_per_position", per_position},
+               {"bytes_per_token", {{"weights", weights}, {"kv_at_context", kv}}},
+               {"scan", {{"bytes_per_s", bandwidth}}},
+               {"predicted", {{"tokens_per_s", first}, {"tokens_per_s_at_context", last}}}});
+    return 0;
+  }
+  std::printf("a token reads %s of weights, and %s of keys and values at the end of the context\n",
+              FormatSize(weights).c_str(), FormatSize(kv).c_str());
+  std::printf("memory gives %s/s now: at most %.3g tok/s at the start, %.3g at the end\n",
+              FormatSize(static_cast<uint64_t>(bandwidth)).c_str(), first, last);
+  return 0;
+}
+
+}  // namespace
+
+Action AddPlan(CLI::App& verb, const Globals& globals) {
+  auto flags = std::make_shared<Flags>();
+  verb.add_option("MODEL", flags->model, "model file or folder")->required();
+  AddRunFlags(&verb, &flags->run);
+  return [flags, &globals] { return Run(*flags, globals); };
+}
+
+}  // namespace moewe::cli

@@ -1,0 +1,77 @@
+// moewe plan, and the budget of the verbs that run: the same arithmetic.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "paths.h"
+#include "program.h"
+
+namespace moewe {
+namespace {
+
+const std::string kDemo = paths::DemoModel();
+
+nlohmann::json Plan(const std::string& arguments) {
+  const Outcome outcome = RunMoewe("plan --json " + arguments);
+  EXPECT_EQ(outcome.code, 0) << outcome.out;
+  return outcome.json();
+}
+
+TEST(PlanVerb, PartsAddUpAndAreWithinTheBudget) {
+  const nlohmann::json plan = Plan(kDemo + " --memory 1GB");
+  uint64_t sum = 0;
+  for (const auto& [name, bytes] : plan["parts"].items()) sum += bytes.get<uint64_t>();
+  EXPECT_EQ(plan["total"], sum);
+  EXPECT_EQ(plan["budget"], 1000000000);
+  EXPECT_LE(sum, plan["budget"].get<uint64_t>());
+  EXPECT_EQ(plan["context"], 1024);
+  EXPECT_GT(plan["scan"]["bytes_per_s"].get<double>(), 1e6);
+  const double predicted = plan["predicted"]["tokens_per_s"];
+  EXPECT_NEAR(predicted * plan["bytes_per_token"]["weights"].get<double>(),
+              plan["scan"]["bytes_per_s"].get<double>(),
+              1e-6 * plan["scan"]["bytes_per_s"].get<double>());
+  EXPECT_LT(plan["predicted"]["tokens_per_s_at_context"], predicted);
+  EXPECT_EQ(Plan(kDemo + " --kv f32 --memory 1GB")["parts"]["kv"].get<uint64_t>(),
+            2 * plan["parts"]["kv"].get<uint64_t>());
+}
+
+TEST(PlanVerb, WhatPlanCallsEnoughIsEnoughAndOneByteLessIsNot) {
+  const std::string ids = " --ids 1,2,3 --raw --greedy -n 1";
+  const uint64_t least = Plan(kDemo + " --memory min")["total"];
+  EXPECT_EQ(RunMoewe("run " + kDemo + ids + " --memory " + std::to_string(least)).code, 0);
+  EXPECT_EQ(RunMoewe("run " + kDemo + ids + " --memory " + std::to_string(least - 1)).code, 4);
+  const uint64_t full = Plan(kDemo + " --ctx 1024")["total"];
+  const std::string asked = ids + " --ctx 1024 --memory ";
+  EXPECT_EQ(RunMoewe("run " + kDemo + asked + std::to_string(full)).code, 0);
+  EXPECT_EQ(RunMoewe("run " + kDemo + asked + std::to_string(full - 1)).code, 4);
+}
+
+TEST(PlanVerb, WhatDoesNotFitIsRefusedWithItsParts) {
+  const Outcome outcome = RunMoewe("plan --json " + kDemo + " --memory 5MB");
+  EXPECT_EQ(outcome.code, 4);
+  const nlohmann::json error = outcome.json()["error"];
+  EXPECT_EQ(error["code"], "OutOfBudget");
+  for (const char* part : {"trunk", "experts", "KV cache", "activations"}) {
+    EXPECT_NE(error["message"].get<std::string>().find(part), std::string::npos) << part;
+  }
+  EXPECT_EQ(RunMoewe("plan " + kDemo + " --ctx 1025").code, 2);
+  EXPECT_EQ(RunMoewe("plan " + kDemo + " --memory much").code, 2);
+}
+
+TEST(PlanVerb, AShrunkContextIsWhatTheVerbsThatRunGet) {
+  const nlohmann::json full = Plan(kDemo + " --memory 1GB");
+  const uint64_t budget =
+      full["total"].get<uint64_t>() - full["parts"]["kv"].get<uint64_t>() * 5 / 8;
+  const nlohmann::json plan = Plan(kDemo + " --memory " + std::to_string(budget));
+  EXPECT_EQ(plan["context"], 384);
+  EXPECT_EQ(plan["context_shrunk"], true);
+  const nlohmann::json result =
+      RunMoewe("run --json " + kDemo + " --ids 1,2,3 --greedy --ignore-eos" + " --memory " +
+               std::to_string(budget))
+          .json();
+  EXPECT_EQ(result["ids"].size(), 384u - 3);
+}
+
+}  // namespace
+}  // namespace moewe
