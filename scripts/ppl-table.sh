@@ -5,7 +5,7 @@
 #   scripts/ppl-table.sh [f32|int8|both] [DTYPE...]     default: both kinds of activations, every dtype
 #
 # prose.txt and code.txt are third parties': they are looked for under MOEWE_SHARED (../shared) and
-# left out where they are absent. A dtype that `convert --quant` does not offer is left out, too.
+# left out where they are absent. WINDOWS=6 scores only the first windows of each text. A dtype that `convert --quant` does not offer is left out, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 moewe=build/release/moewe
@@ -47,8 +47,9 @@ for dtype in "${dtypes[@]}"; do
   for mode in $modes; do
     row="| $dtype | $size | $bits | $mode |"
     for text in "${texts[@]}"; do
-      row+=$(awk -v p="$($moewe ppl "$file" "$text" --activations "$mode" --quiet --json | field ppl)" \
-        'BEGIN {printf " %.4f |", p}')
+      result=$($moewe ppl "$file" "$text" --activations "$mode" --max-windows "${WINDOWS:-0}" \
+        --quiet --json)
+      row+=$(awk -v p="$(field ppl <<< "$result")" 'BEGIN {printf " %.4f |", p}')
     done
     echo "$row"
   done
