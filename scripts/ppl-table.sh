@@ -8,7 +8,7 @@
 # left out where they are absent. WINDOWS=6 scores only the first windows of each text. A dtype that `convert --quant` does not offer is left out, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-moewe=build/release/moewe
+moewe=${MOEWE:-build/release/moewe}
 model=models/demo
 modes=${1:-both}
 [[ $modes == both ]] && modes="f32 int8"
