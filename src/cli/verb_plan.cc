@@ -56,6 +56,7 @@ void PrintTable(const model::MemoryPlan& plan, uint64_t per_position, const std:
        std::to_string(plan.context) + " positions of " + FormatSize(per_position) + " (" + kv_type +
            ")" + (plan.shrunk ? ", as many as fit" : ""));
   line("activations", plan.activations, "working space of a step");
+  line("tokenizer", plan.tokenizer, "");
   line("program", plan.program, "code, libraries, configuration");
   line("total", plan.total(), plan.fits() ? "fits" : "does not fit");
   line("budget", plan.budget, "");
@@ -90,6 +91,7 @@ int Run(const Flags& flags, const Globals& globals) {
                  {"experts", plan.experts},
                  {"kv", plan.kv},
                  {"activations", plan.activations},
+                 {"tokenizer", plan.tokenizer},
                  {"program", plan.program}}},
                {"context", plan.context},
                {"context_shrunk", plan.shrunk},

@@ -46,6 +46,7 @@ MemoryPlan PlanMemory(const Model& model, const MemoryRequest& request) {
   }
   MemoryPlan plan;
   plan.experts = model.expert_bytes_total();
+  plan.tokenizer = kTokenizerFactor * model.checkpoint().tokenizer_json().size();
   plan.trunk = model.weight_bytes_total() - plan.experts;
   const uint64_t block = request.sequences * KvPool::BytesPerBlock(config, request.kv_type);
   const uint32_t usual = std::min(longest, kDefaultContext);
@@ -70,10 +71,11 @@ void RequireFit(const MemoryPlan& plan, const std::string& file) {
   throw Error(
       ErrorCode::kOutOfBudget,
       fmt::format("{} are needed, but the budget is {}: trunk {}, experts {}, KV cache {} ({} "
-                  "positions), activations {}, program {}",
+                  "positions), activations {}, tokenizer {}, program {}",
                   FormatSize(plan.total()), FormatSize(plan.budget), FormatSize(plan.trunk),
                   FormatSize(plan.experts), FormatSize(plan.kv), plan.context,
-                  FormatSize(plan.activations), FormatSize(plan.program)),
+                  FormatSize(plan.activations), FormatSize(plan.tokenizer),
+                  FormatSize(plan.program)),
       {file, "--memory", {}});
 }
 
