@@ -1,6 +1,7 @@
-// moewe ppl on the demonstration model: files, ids, mistakes.
+// moewe ppl on the demonstration model: golden values, files of other dtypes, ids, mistakes.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,21 @@ namespace moewe {
 namespace {
 
 const std::string kDemo = paths::DemoModel();
+
+// The held-out texts of golden.json; two of them are third parties'.
+std::string EvalText(const std::string& name) {
+  const std::string inside = kDemo + "/eval/" + name + ".txt";
+  return std::filesystem::exists(inside)
+             ? inside
+             : golden::SharedPath("demo-model/eval/" + name + ".txt").string();
+}
+
+// Whole texts take minutes under a sanitizer, which sees the same code in the shorter tests.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kWholeTexts = false;
+#else
+constexpr bool kWholeTexts = true;
+#endif
 
 class Scratch {
  public:
@@ -31,6 +47,55 @@ class Scratch {
 
 Outcome Ppl(const std::string& arguments) {
   return RunMoewe("ppl --json --quiet --activations f32 " + arguments);
+}
+
+// A held-out text in whole, and the golden values of it: Hugging Face's, in f32 from the bf16
+// weights.
+struct WholeText {
+  explicit WholeText(const std::string& name)
+      : path(EvalText(name)), golden(golden::ReadJson(kDemo + "/golden.json")["nll"][name]) {}
+  // Why it cannot be scored here; empty = it can.
+  std::string Missing() const {
+    if (!std::filesystem::exists(path)) return "needs third-party data: " + path;
+    return kWholeTexts ? "" : "whole texts are not scored under sanitizers";
+  }
+
+  std::string path;
+  nlohmann::json golden;
+};
+
+class DemoPpl : public testing::TestWithParam<const char*> {};
+
+TEST_P(DemoPpl, IsTheGoldenOne) {
+  const WholeText text(GetParam());
+  if (!text.Missing().empty()) GTEST_SKIP() << text.Missing();
+  const nlohmann::json result = Ppl(kDemo + " " + text.path).json();
+  EXPECT_EQ(result["tokens"], text.golden["tokens"]);
+  EXPECT_EQ(result["predicted"], text.golden["predicted"]);
+  EXPECT_NEAR(result["nll"].get<double>(), text.golden["nll"].get<double>(), 1e-4);
+  EXPECT_NEAR(result["ppl"].get<double>(), std::exp(result["nll"].get<double>()), 1e-9);
+}
+
+TEST_P(DemoPpl, OfQ8IsWithinHalfAPercent) {
+  const WholeText text(GetParam());
+  if (!text.Missing().empty()) GTEST_SKIP() << text.Missing();
+  const Scratch q8(std::string(GetParam()) + "-q8.cmf");
+  ASSERT_EQ(RunMoewe("convert --quiet --quant q8 " + kDemo + " " + q8.path()).code, 0);
+  const double ppl = Ppl(q8.path() + " " + text.path).json()["ppl"];
+  EXPECT_NEAR(ppl / std::exp(text.golden["nll"].get<double>()), 1.0, 0.005);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DemoPpl, testing::Values("chat", "tales", "prose", "code"),
+                         [](const auto& test) { return std::string(test.param); });
+
+// Integer activations may add 0.3 %; how much each dtype takes is in docs/performance.md.
+TEST(PplVerb, IntegerActivationsCostLittle) {
+  const Scratch q4tp("q4tp.cmf");
+  ASSERT_EQ(RunMoewe("convert --quiet --quant q4tp " + kDemo + " " + q4tp.path()).code, 0);
+  const std::string arguments = q4tp.path() + " " + EvalText("chat") + " --max-windows 4";
+  const double f32 = Ppl(arguments).json()["ppl"];
+  const double int8 = RunMoewe("ppl --json --quiet --activations int8 " + arguments).json()["ppl"];
+  EXPECT_NEAR(int8 / f32, 1.0, 0.003);
 }
 
 TEST(PplVerb, AFileAtF32ScoresLikeTheFolderItCameFrom) {
