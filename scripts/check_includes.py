@@ -16,6 +16,7 @@ BELOW = {
     "model": ["experts", "formats", "kernels", "quant", "platform", "base"],
     "engine": ["model", "text", "experts", "formats", "kernels", "quant", "platform", "base"],
     "convert": ["engine", "model", "text", "experts", "formats", "kernels", "quant", "platform", "base"],
+    "api": ["engine", "model", "text", "experts", "formats", "kernels", "quant", "platform", "base"],
 }
 TOP = list(BELOW)  # cli and server may include every layer
 BELOW["cli"] = TOP

@@ -15,4 +15,9 @@ const std::atomic<bool>& CatchInterrupts() {
   return interrupted;
 }
 
+std::atomic<bool>& CatchCtrlC() {
+  std::signal(SIGINT, [](int) { interrupted = true; });
+  return interrupted;
+}
+
 }  // namespace moewe::cli

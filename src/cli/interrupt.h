@@ -10,6 +10,10 @@ namespace moewe::cli {
 // as the process; whoever sees it set throws Error{kInterrupted} once its work is in order.
 const std::atomic<bool>& CatchInterrupts();
 
+// From now on SIGINT sets the returned flag and does nothing else; whoever waits for it clears it.
+// SIGTERM still ends the process.
+std::atomic<bool>& CatchCtrlC();
+
 }  // namespace moewe::cli
 
 #endif  // MOEWE_CLI_INTERRUPT_H_

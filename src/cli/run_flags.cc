@@ -2,16 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "base/log.h"
-#include "base/size.h"
 #include "cli/model_tokenizer.h"
 #include "moewe/error.h"
-#include "platform/memory_limits.h"
 
 namespace moewe::cli {
-
 void AddRunFlags(CLI::App* verb, RunFlags* flags) {
   verb->add_option("--memory", flags->memory, "budget: 8GiB, 500MB, auto, all, min");
   verb->add_option("--threads", flags->threads, "threads (default: the cores of this process)")
@@ -30,46 +24,20 @@ void AddRunFlags(CLI::App* verb, RunFlags* flags) {
   verb->add_flag("--stats", flags->stats, "statistics on stderr");
 }
 
-size_t OpenModel::BlocksFor(size_t sequences) const {
-  return sequences * ((context + model::kBlockTokens - 1) / model::kBlockTokens);
-}
-
-model::MemoryRequest MemoryRequestFrom(const RunFlags& flags) {
-  model::MemoryRequest request;
-  request.least = flags.memory == "min";
-  request.budget = MemoryBudgetFromText(flags.memory, ReadMemoryLimits());
-  request.context = flags.ctx;
-  request.chunk = flags.chunk;
-  const bool f32 = flags.kv == "f32" || (flags.kv.empty() && flags.activations == "f32");
-  request.kv_type = f32 ? model::KvType::kF32 : model::KvType::kF16;
-  return request;
-}
-
-OpenModel OpenForRun(const std::string& path, const RunFlags& flags) {
-  OpenModel open;
-  open.checkpoint = formats::OpenCheckpoint(path);
-  open.threads = std::make_unique<ThreadPool>(flags.threads);
-  model::LoadOptions options;
-  const bool f32 = flags.activations == "f32";
-  options.activations = f32 ? kernels::Activations::kF32 : kernels::Activations::kInt8;
+ModelOptions ModelOptionsOf(const RunFlags& flags) {
+  ModelOptions options;
+  options.memory = flags.memory;
+  options.threads = flags.threads;
+  options.context = flags.ctx;
+  options.chunk = flags.chunk;
+  options.activations = flags.activations == "f32" ? Activations::kF32 : Activations::kInt8;
+  options.kv = flags.kv == "f32" ? KvType::kF32 : flags.kv == "f16" ? KvType::kF16 : KvType::kAuto;
   options.task = flags.task;
   options.skill = flags.skill;
-  options.verify = flags.verify == "full"   ? model::Verify::kFull
-                   : flags.verify == "none" ? model::Verify::kNone
-                                            : model::Verify::kLazy;
-  open.model = model::Model::Load(open.checkpoint, options, open.threads.get());
-  for (const std::string& warning : open.model->config().warnings.list) LogWarning(warning);
-  const model::MemoryRequest request = MemoryRequestFrom(flags);
-  const model::MemoryPlan plan = model::PlanMemory(*open.model, request);
-  model::RequireFit(plan, open.checkpoint->files().front());
-  if (plan.shrunk) {
-    LogInfo(fmt::format("the context is {} positions: the memory budget of {} allows no more",
-                        plan.context, FormatSize(plan.budget)));
-  }
-  open.kv_type = request.kv_type;
-  open.context = plan.context;
-  open.chunk = std::min(flags.chunk, open.context);
-  return open;
+  options.verify = flags.verify == "full"   ? Verify::kFull
+                   : flags.verify == "none" ? Verify::kNone
+                                            : Verify::kLazy;
+  return options;
 }
 
 std::vector<model::TokenId> ParseIds(const std::string& text, uint32_t vocab_size) {

@@ -4,23 +4,20 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "formats/checkpoint.h"
-#include "model/kv_cache.h"
-#include "model/memory_plan.h"
+#include "api/open_model.h"
 #include "model/model.h"
-#include "platform/thread_pool.h"
+#include "moewe/moewe.h"
 
 namespace moewe::cli {
 
 struct RunFlags {
   std::string memory = "auto";  // a size, auto, all or min
   int threads = 0;              // 0 = all cores of this process
-  uint32_t ctx = 0;             // 0 = the model's, at most kDefaultContext, as the budget allows
+  uint32_t ctx = 0;             // 0 = the model's, at most 4096, as the budget allows
   uint32_t chunk = 256;         // prefill tokens a step; 1 = token by token
   std::string activations = "int8";
   std::string kv;  // empty = f16, or f32 with f32 activations
@@ -35,26 +32,19 @@ struct RunFlags {
 // --stats on `verb`. `flags` must live until the verb has run.
 void AddRunFlags(CLI::App* verb, RunFlags* flags);
 
-// A model with what it needs to run, in order of construction.
-struct OpenModel {
-  std::shared_ptr<const formats::Checkpoint> checkpoint;
-  std::unique_ptr<ThreadPool> threads;
-  std::unique_ptr<model::Model> model;
-  model::KvType kv_type = model::KvType::kF16;
-  uint32_t context = 0;  // positions a sequence may have
-  uint32_t chunk = 0;
+// What they ask for.
+ModelOptions ModelOptionsOf(const RunFlags& flags);
 
-  // KV blocks for `sequences` sequences of `context` positions.
-  size_t BlocksFor(size_t sequences) const;
-};
+// Their memory, in the words of a plan. Throws Error{kUsage}.
+inline model::MemoryRequest MemoryRequestFrom(const RunFlags& flags) {
+  return api::MemoryRequestOf(ModelOptionsOf(flags));
+}
 
-// What --memory, --ctx, --kv, --activations and --chunk ask for. Throws Error{kUsage}.
-model::MemoryRequest MemoryRequestFrom(const RunFlags& flags);
-
-// The context is --ctx, or what the budget allows (a line says so if that is less than usual).
-// Throws what opening and loading throw; Error{kUsage} for malformed flag values,
-// Error{kOutOfBudget} with the size of every part if the model does not fit --memory.
-OpenModel OpenForRun(const std::string& path, const RunFlags& flags);
+// For verbs that look inside of a model.
+using api::OpenModel;
+inline OpenModel OpenForRun(const std::string& path, const RunFlags& flags) {
+  return api::Open(path, ModelOptionsOf(flags));
+}
 
 // "1,2,3" to ids; Error{kUsage} for anything else, and for ids outside of [0, vocab_size).
 std::vector<model::TokenId> ParseIds(const std::string& text, uint32_t vocab_size);

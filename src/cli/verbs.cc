@@ -10,6 +10,7 @@ std::span<const VerbEntry> Verbs() {
   // name, one line, example, function; one line of the table a verb.
   static constexpr auto kVerbs = std::to_array<VerbEntry>({
       {"run", "one answer", "moewe run demo.cmf --raw -p 'Once upon a time'", AddRun},
+      {"chat", "a conversation", "moewe chat demo.cmf --system 'Be brief.'", AddChat},
       {"plan", "what goes where in memory, and how fast it can be",
        "moewe plan demo.cmf --memory 1GiB", AddPlan},
       {"ppl", "perplexity of a text", "moewe ppl demo.cmf models/demo/eval/tales.txt", AddPpl},

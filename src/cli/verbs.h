@@ -31,6 +31,7 @@ struct VerbEntry {
 };
 
 Action AddBench(CLI::App& verb, const Globals& globals);
+Action AddChat(CLI::App& verb, const Globals& globals);
 Action AddConvert(CLI::App& verb, const Globals& globals);
 Action AddRequant(CLI::App& verb, const Globals& globals);
 Action AddCompact(CLI::App& verb, const Globals& globals);

@@ -8,4 +8,5 @@ cmake --install "$1" --prefix "$scratch/prefix" > /dev/null
 cmake -S "$source_dir" -B "$scratch/build" -DCMAKE_PREFIX_PATH="$scratch/prefix" > /dev/null
 cmake --build "$scratch/build"
 "$scratch/build/consumer"
+"$scratch/build/ask" "$source_dir/../../models/demo" "What is the capital of France?"
 "$scratch/prefix/bin/moewe" --version

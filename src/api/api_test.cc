@@ -1,0 +1,213 @@
+// The public API on the demonstration model.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "golden.h"
+#include "moewe/moewe.h"
+#include "paths.h"
+
+namespace moewe {
+namespace {
+
+const std::string kDemo = paths::DemoModel();
+const std::string kQuestion = "What is the capital of France?";
+const std::string kReply = "The capital of France is Paris.";
+
+Model OpenDemo(uint32_t sequences = 2) {
+  ModelOptions options;
+  options.activations = Activations::kF32;
+  options.sequences = sequences;
+  return Model::Open(kDemo, options);
+}
+
+GenerateOptions Greedy(uint32_t max_tokens = 0) {
+  GenerateOptions options;
+  options.temperature = 0.0f;
+  options.max_tokens = max_tokens;
+  return options;
+}
+
+ErrorCode CodeOf(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  ADD_FAILURE() << "no error";
+  return ErrorCode::kInternal;
+}
+
+TEST(Api, DescribesTheModel) {
+  const Model model = OpenDemo();
+  const ModelInfo& info = model.info();
+  EXPECT_EQ(info.family, "qwen3_moe");
+  EXPECT_EQ(info.num_layers, 4u);
+  EXPECT_EQ(info.hidden_size, 192u);
+  EXPECT_EQ(info.vocab_size, 4096u);
+  EXPECT_EQ(info.num_experts, 32u);
+  EXPECT_EQ(info.experts_per_token, 4u);
+  EXPECT_EQ(info.context, 1024u);
+  EXPECT_TRUE(info.has_tokenizer);
+  EXPECT_TRUE(info.has_chat_template);
+  // bf16: two bytes a parameter (models/demo/README.md).
+  EXPECT_EQ(info.weight_bytes, 2u * 5924800u);
+  // 2 sequences of 1024 positions, 4 layers, keys and values of 2 heads of 32, f32.
+  EXPECT_EQ(info.kv_bytes, 2u * 1024u * 4u * 2u * 2u * 32u * 4u);
+}
+
+TEST(Api, GoldenPrompts) {
+  const Model model = OpenDemo();
+  for (const auto& prompt : golden::ReadJson(kDemo + "/golden.json")["prompts"]) {
+    const std::vector<Token> ids = model.Tokenize(prompt["text"].get<std::string>());
+    EXPECT_EQ(ids, prompt["ids"].get<std::vector<Token>>());
+    EXPECT_EQ(model.Detokenize(ids), prompt["text"].get<std::string>());
+    const Answer answer = model.Generate(ids, Greedy(32));
+    EXPECT_EQ(answer.ids, prompt["greedy_ids"].get<std::vector<Token>>());
+    EXPECT_EQ(answer.text, model.Detokenize(answer.ids, /*skip_special=*/true));
+    EXPECT_EQ(answer.finish_reason, FinishReason::kLength);
+  }
+}
+
+TEST(Api, AConversationComputesOnlyWhatIsNew) {
+  Session session(OpenDemo());
+  std::string streamed;
+  const Answer first =
+      session.Say(kQuestion, Greedy(), [&](std::string_view text) { streamed += text; });
+  EXPECT_EQ(first.text, kReply);
+  EXPECT_EQ(streamed, kReply);
+  EXPECT_EQ(first.finish_reason, FinishReason::kStop);
+  EXPECT_EQ(first.reused_tokens, 0u);
+  const Answer second = session.Say("What is the capital of Italy?", Greedy());
+  EXPECT_EQ(second.reused_tokens, first.prompt_tokens + first.ids.size());
+  ASSERT_EQ(session.messages().size(), 4u);
+  EXPECT_EQ(session.messages()[3].content, second.text);
+
+  // A model that has not seen the conversation gives the same.
+  const Answer fresh =
+      OpenDemo().Generate(session.model().Prompt(std::span(session.messages()).first(3)), Greedy());
+  EXPECT_EQ(fresh.reused_tokens, 0u);
+  EXPECT_EQ(fresh.ids, second.ids);
+}
+
+TEST(Api, UndoAgainClearAndSystem) {
+  Session session(OpenDemo(), "Be brief.");
+  EXPECT_FALSE(session.Undo());
+  EXPECT_EQ(CodeOf([&] { session.Again(); }), ErrorCode::kUsage);
+  const std::string first = session.Say(kQuestion, Greedy()).text;
+  EXPECT_EQ(session.Again(Greedy()).text, first);
+  EXPECT_EQ(session.messages().size(), 3u);
+  session.Say("And of Italy?", Greedy(4));
+  EXPECT_TRUE(session.Undo());
+  ASSERT_EQ(session.messages().size(), 3u);
+  EXPECT_EQ(session.messages()[2].content, first);
+  session.SetSystem("Be long.");
+  EXPECT_EQ(session.messages().front().content, "Be long.");
+  session.Clear();
+  EXPECT_EQ(session.messages().size(), 1u);
+  session.SetSystem("");
+  EXPECT_TRUE(session.messages().empty());
+}
+
+TEST(Api, AnErrorLeavesTheConversationAsItWas) {
+  Session session(OpenDemo());
+  session.Say(kQuestion, Greedy());
+  std::string flood;
+  for (int i = 0; i < 1200; ++i) flood += "word ";
+  EXPECT_EQ(CodeOf([&] { session.Say(flood, Greedy()); }), ErrorCode::kUsage);
+  EXPECT_EQ(session.messages().size(), 2u);
+  EXPECT_THROW(session.Say("x", Greedy(), [](std::string_view) { throw std::logic_error("no"); }),
+               std::logic_error);
+  EXPECT_EQ(session.messages().size(), 2u);
+}
+
+TEST(Api, CancelKeepsWhatWasSaid) {
+  Session session(OpenDemo());
+  std::atomic<bool> cancel = false;
+  GenerateOptions options = Greedy();
+  options.ignore_eos = true;
+  options.cancel = &cancel;
+  const Answer answer =
+      session.Say("Tell me a story.", options, [&](std::string_view) { cancel = true; });
+  EXPECT_EQ(answer.finish_reason, FinishReason::kCancelled);
+  EXPECT_FALSE(answer.text.empty());
+  EXPECT_EQ(session.messages().back().content, answer.text);
+  EXPECT_EQ(session.Say(kQuestion, options).finish_reason, FinishReason::kCancelled);
+  EXPECT_EQ(session.messages().size(), 2u);  // nothing was answered: nothing was asked
+}
+
+TEST(Api, SessionsOnManyThreadsAndRoomForOneGiveTheSame) {
+  const Model roomy = OpenDemo(4);
+  std::vector<Answer> alone;
+  GenerateOptions options;
+  options.temperature = 1.0f;
+  options.max_tokens = 40;
+  options.ignore_eos = true;
+  for (uint64_t i = 0; i < 4; ++i) {
+    options.seed = i;
+    alone.push_back(Session(roomy).Say("Tell me a story.", options));
+  }
+  for (const uint32_t sequences : {4u, 1u}) {
+    const Model model = OpenDemo(sequences);
+    std::vector<Answer> together(alone.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < alone.size(); ++i) {
+      threads.emplace_back([&, i, own = options]() mutable {
+        own.seed = i;
+        together[i] = Session(model).Say("Tell me a story.", own);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_EQ(together[i].ids, alone[i].ids);
+      EXPECT_EQ(together[i].seed, i);
+    }
+  }
+  EXPECT_NE(alone[0].ids, alone[1].ids);
+}
+
+TEST(Api, LogProbsAreThoseOfTheLogits) {
+  const Model model = OpenDemo();
+  const std::vector<Token> ids = model.Tokenize("Once upon a time, there lived a young girl.");
+  const std::vector<double> log_probs = model.LogProbs(ids);
+  ASSERT_EQ(log_probs.size(), ids.size() - 1);
+  for (const size_t n : {size_t{1}, size_t{5}, ids.size() - 1}) {
+    const std::vector<float> logits = model.Logits(std::span(ids).first(n));
+    ASSERT_EQ(logits.size(), 4096u);
+    double sum = 0.0;
+    for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
+    EXPECT_NEAR(log_probs[n - 1], logits[static_cast<size_t>(ids[n])] - std::log(sum), 1e-5);
+  }
+}
+
+TEST(Api, Errors) {
+  EXPECT_EQ(CodeOf([] { Model::Open("no/such/model"); }), ErrorCode::kNotFound);
+  ModelOptions options;
+  options.memory = "1MB";
+  EXPECT_EQ(CodeOf([&] { Model::Open(kDemo, options); }), ErrorCode::kOutOfBudget);
+  options = {};
+  options.task = "nobody";
+  EXPECT_EQ(CodeOf([&] { Model::Open(kDemo, options); }), ErrorCode::kUnknownName);
+  options = {};
+  options.context = 1u << 20;
+  EXPECT_EQ(CodeOf([&] { Model::Open(kDemo, options); }), ErrorCode::kUsage);
+
+  const Model model = OpenDemo();
+  EXPECT_EQ(CodeOf([&] { model.Generate({}); }), ErrorCode::kUsage);
+  const std::vector<Token> beyond = {4096};
+  EXPECT_EQ(CodeOf([&] { model.Generate(beyond); }), ErrorCode::kUsage);
+  EXPECT_EQ(CodeOf([&] { model.Detokenize(beyond); }), ErrorCode::kUsage);
+  EXPECT_EQ(CodeOf([&] { model.Tokenize("\xff"); }), ErrorCode::kUsage);
+  const Model bare = Model::Open(golden::Path("hf/llama").string());
+  EXPECT_FALSE(bare.info().has_tokenizer);
+  EXPECT_EQ(CodeOf([&] { bare.Tokenize("x"); }), ErrorCode::kUnsupported);
+  EXPECT_EQ(bare.Generate(std::vector<Token>{1, 2, 3}, Greedy(4)).text, "");
+}
+
+}  // namespace
+}  // namespace moewe

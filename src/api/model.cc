@@ -1,0 +1,237 @@
+// moewe::Model: what an open model has, and requests to its engine.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "api/open_model.h"
+#include "base/json.h"
+#include "engine/engine.h"
+#include "moewe/moewe.h"
+#include "text/bundle_template.h"
+#include "text/tokenizer.h"
+
+namespace moewe {
+namespace {
+
+// What the model's chat bundle says about ending answers and drawing tokens.
+struct Defaults {
+  explicit Defaults(const Json& bundle) {
+    if (!bundle.is_object()) return;
+    if (const auto ids = bundle.find("eos_token_ids"); ids != bundle.end() && ids->is_array()) {
+      for (const Json& id : *ids) {
+        if (id.is_number_integer()) eos_ids.push_back(id.get<Token>());
+      }
+    }
+    const auto found = bundle.find("generation");
+    if (found != bundle.end() && found->is_object()) generation = *found;
+  }
+
+  template <typename T>
+  T Or(const std::optional<T>& asked, const char* key, T otherwise) const {
+    if (asked) return *asked;
+    const auto own = generation.find(key);
+    if (own == generation.end() || !own->is_number()) return otherwise;
+    return own->get<T>();
+  }
+
+  std::vector<Token> eos_ids;
+  Json generation = Json::object();
+};
+
+// log softmax(logits)[id], in a fixed order.
+double LogProb(std::span<const float> logits, Token id) {
+  const double max = *std::ranges::max_element(logits);
+  double sum = 0.0;
+  for (const float logit : logits) sum += std::exp(logit - max);
+  const double log_prob = logits[static_cast<size_t>(id)] - max - std::log(sum);
+  if (!std::isfinite(sum)) {
+    throw Error(ErrorCode::kInternal, "the model's logits are not finite");
+  }
+  return log_prob;
+}
+
+FinishReason Public(engine::FinishReason reason) {
+  switch (reason) {
+    case engine::FinishReason::kStop:
+      return FinishReason::kStop;
+    case engine::FinishReason::kCancelled:
+      return FinishReason::kCancelled;
+    default:
+      return FinishReason::kLength;
+  }
+}
+
+}  // namespace
+
+std::string_view FinishReasonName(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+  }
+  return "length";
+}
+
+struct Model::Impl {
+  Impl(const std::string& path, const ModelOptions& options)
+      : open(api::Open(path, options)), defaults(open.checkpoint->chat_bundle()) {
+    const formats::Checkpoint& checkpoint = *open.checkpoint;
+    const std::string& file = checkpoint.files().front();
+    if (!checkpoint.tokenizer_json().empty()) {
+      tokenizer = text::Tokenizer::FromJson(checkpoint.tokenizer_json(), file);
+      // Answers to ChatML prompts end with it, whether or not the model names it.
+      if (const auto id = tokenizer->TokenToId("<|im_end|>")) defaults.eos_ids.push_back(*id);
+    }
+    chat = text::TemplateOfBundle(checkpoint.chat_bundle(), Json::object(), file);
+    Describe(options);
+    if (chat == nullptr) chat = text::ChatTemplate::ChatMl();
+    engine = std::make_unique<engine::Engine>(
+        open.model.get(), tokenizer.get(),
+        engine::SchedulerOptions{.context = open.context,
+                                 .kv_blocks = open.BlocksFor(options.sequences),
+                                 .kv_type = open.kv_type,
+                                 .chunk = open.chunk});
+  }
+
+  void Describe(const ModelOptions& options) {
+    const model::ModelConfig& config = open.model->config();
+    info.file = open.checkpoint->files().front();
+    info.family = config.arch_name;
+    info.num_layers = config.num_layers;
+    info.hidden_size = config.hidden_size;
+    info.vocab_size = config.vocab_size;
+    info.num_experts = config.has_moe ? config.moe.num_experts : 0;
+    info.experts_per_token = config.has_moe ? config.moe.top_k : 0;
+    info.longest_context = config.max_position_embeddings;
+    info.context = open.context;
+    info.weight_bytes = open.model->weight_bytes_total();
+    info.weight_bytes_per_token = open.model->weight_bytes_per_token();
+    info.kv_bytes =
+        open.BlocksFor(options.sequences) * model::KvPool::BytesPerBlock(config, open.kv_type);
+    info.threads = open.threads->num_threads();
+    info.has_tokenizer = tokenizer != nullptr;
+    info.has_chat_template = chat != nullptr;
+  }
+
+  const text::Tokenizer& NeedTokenizer() const {
+    if (tokenizer == nullptr) {
+      throw Error(ErrorCode::kUnsupported, "the model has no tokenizer", {info.file, "tokenizer"});
+    }
+    return *tokenizer;
+  }
+
+  engine::SamplingParams Sampling(const GenerateOptions& options) const {
+    engine::SamplingParams params;
+    params.temperature = defaults.Or(options.temperature, "temperature", 0.7f);
+    params.top_k = defaults.Or(options.top_k, "top_k", 0u);
+    params.top_p = defaults.Or(options.top_p, "top_p", 0.95f);
+    params.min_p = defaults.Or(options.min_p, "min_p", 0.0f);
+    params.repetition_penalty = defaults.Or(options.repetition_penalty, "repetition_penalty", 1.0f);
+    params.presence_penalty = options.presence_penalty;
+    params.frequency_penalty = options.frequency_penalty;
+    params.penalty_window = options.penalty_window;
+    params.logit_bias = options.logit_bias;
+    params.seed = options.seed ? *options.seed : std::random_device()();
+    return params;
+  }
+
+  engine::Result Run(engine::Request request) const {
+    engine::Result result = engine->Generate(std::move(request));
+    if (result.error) throw *result.error;
+    return result;
+  }
+
+  // Logits of every position of `ids`.
+  void Score(std::span<const Token> ids,
+             std::function<void(size_t first, std::span<const float> logits)> on_logits) const {
+    engine::Request request;
+    request.prompt.assign(ids.begin(), ids.end());
+    request.on_logits = std::move(on_logits);
+    Run(std::move(request));
+  }
+
+  api::OpenModel open;
+  Defaults defaults;
+  std::unique_ptr<text::Tokenizer> tokenizer;  // may be null
+  std::unique_ptr<text::ChatTemplate> chat;
+  ModelInfo info;
+  std::unique_ptr<engine::Engine> engine;
+};
+
+Model::Model(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Model Model::Open(const std::string& path, const ModelOptions& options) {
+  return Model(std::make_shared<Impl>(path, options));
+}
+
+const ModelInfo& Model::info() const { return impl_->info; }
+
+std::vector<Token> Model::Tokenize(std::string_view text, bool add_special) const {
+  return impl_->NeedTokenizer().Encode(text, add_special);
+}
+
+std::string Model::Detokenize(std::span<const Token> ids, bool skip_special) const {
+  return impl_->NeedTokenizer().Decode(ids, skip_special);
+}
+
+std::vector<Token> Model::Prompt(std::span<const Message> messages) const {
+  const text::Tokenizer& tokenizer = impl_->NeedTokenizer();
+  text::ChatRequest request;
+  for (const Message& message : messages) {
+    request.messages.push_back({{"role", message.role}, {"content", message.content}});
+  }
+  // The template writes the special tokens that it wants, BOS included.
+  return tokenizer.Encode(impl_->chat->Render(request), /*add_special_tokens=*/false);
+}
+
+Answer Model::Generate(std::span<const Token> prompt, const GenerateOptions& options,
+                       const OnText& on_text) const {
+  engine::Request request;
+  request.prompt.assign(prompt.begin(), prompt.end());
+  request.sampling = impl_->Sampling(options);
+  request.max_tokens = options.max_tokens;
+  request.stops = options.stop;
+  if (!options.ignore_eos) request.eos_ids = impl_->defaults.eos_ids;
+  request.cancel = options.cancel;
+  request.on_text = on_text;
+  Answer answer;
+  answer.seed = request.sampling.seed;
+  answer.temperature = request.sampling.temperature;
+  engine::Result result = impl_->Run(std::move(request));
+  answer.text = std::move(result.text);
+  answer.ids = std::move(result.ids);
+  answer.finish_reason = Public(result.finish_reason);
+  answer.prompt_tokens = result.prompt_tokens;
+  answer.reused_tokens = result.reused_tokens;
+  answer.queue_seconds = result.queue_seconds;
+  answer.prefill_seconds = result.prefill_seconds;
+  answer.decode_seconds = result.decode_seconds;
+  return answer;
+}
+
+std::vector<float> Model::Logits(std::span<const Token> ids) const {
+  std::vector<float> last;
+  impl_->Score(ids, [&](size_t, std::span<const float> logits) {
+    const auto row = logits.last(impl_->info.vocab_size);
+    last.assign(row.begin(), row.end());
+  });
+  return last;
+}
+
+std::vector<double> Model::LogProbs(std::span<const Token> ids) const {
+  const size_t vocab = impl_->info.vocab_size;
+  std::vector<double> log_probs;
+  impl_->Score(ids, [&](size_t first, std::span<const float> logits) {
+    for (size_t p = first; !logits.empty() && p + 1 < ids.size(); ++p) {
+      log_probs.push_back(LogProb(logits.first(vocab), ids[p + 1]));
+      logits = logits.subspan(vocab);
+    }
+  });
+  return log_probs;
+}
+
+}  // namespace moewe

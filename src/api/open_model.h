@@ -1,0 +1,41 @@
+// Opening a model by options: what the public API and the verbs that look inside share.
+#ifndef MOEWE_API_OPEN_MODEL_H_
+#define MOEWE_API_OPEN_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "formats/checkpoint.h"
+#include "model/kv_cache.h"
+#include "model/memory_plan.h"
+#include "model/model.h"
+#include "moewe/moewe.h"
+#include "platform/thread_pool.h"
+
+namespace moewe::api {
+
+// A model with what it needs to run, in order of construction.
+struct OpenModel {
+  std::shared_ptr<const formats::Checkpoint> checkpoint;
+  std::unique_ptr<ThreadPool> threads;
+  std::unique_ptr<model::Model> model;
+  model::KvType kv_type = model::KvType::kF16;
+  uint32_t context = 0;  // positions a sequence may have
+  uint32_t chunk = 0;
+
+  // KV blocks that so many sequences of full length need.
+  size_t BlocksFor(size_t sequences) const { return sequences * model::BlocksFor(context); }
+};
+
+// What `options` say about memory, as model::PlanMemory takes it. Throws Error{kUsage}.
+model::MemoryRequest MemoryRequestOf(const ModelOptions& options);
+
+// The context is what `options` ask for, or what the budget allows (a line says so if that is less
+// than usual). Throws what opening and loading throw; Error{kUsage} for options out of range,
+// Error{kOutOfBudget} with the size of every part if the model does not fit.
+OpenModel Open(const std::string& path, const ModelOptions& options);
+
+}  // namespace moewe::api
+
+#endif  // MOEWE_API_OPEN_MODEL_H_

@@ -1,0 +1,67 @@
+#include "cli/answer_output.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace moewe::cli {
+namespace {
+
+// What was computed in each phase; the first token of an answer comes out of the prefill.
+struct Speed {
+  explicit Speed(const Answer& answer)
+      : prefilled(answer.prompt_tokens - answer.reused_tokens),
+        decoded(answer.ids.empty() ? 0 : answer.ids.size() - 1),
+        prefill_rate(Rate(prefilled, answer.prefill_seconds)),
+        decode_rate(Rate(decoded, answer.decode_seconds)) {}
+
+  static double Rate(size_t tokens, double seconds) {
+    return seconds > 0.0 ? static_cast<double>(tokens) / seconds : 0.0;
+  }
+
+  size_t prefilled, decoded;
+  double prefill_rate, decode_rate;  // tokens a second
+};
+
+}  // namespace
+
+void PrintText(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+std::string JoinIds(std::span<const Token> ids) {
+  std::string line;
+  for (const Token id : ids) line += (line.empty() ? "" : ",") + std::to_string(id);
+  return line;
+}
+
+nlohmann::ordered_json AnswerJson(const Answer& answer) {
+  const Speed speed(answer);
+  const size_t completion = answer.ids.size();
+  return {{"text", answer.text},
+          {"ids", answer.ids},
+          {"finish_reason", FinishReasonName(answer.finish_reason)},
+          {"usage",
+           {{"prompt_tokens", answer.prompt_tokens},
+            {"completion_tokens", completion},
+            {"total_tokens", answer.prompt_tokens + completion}}},
+          {"seed", answer.seed},
+          {"timings",
+           {{"prefill_seconds", answer.prefill_seconds},
+            {"prefill_tokens_per_s", speed.prefill_rate},
+            {"decode_seconds", answer.decode_seconds},
+            {"decode_tokens_per_s", speed.decode_rate}}},
+          {"cache", {{"reused_tokens", answer.reused_tokens}}}};
+}
+
+void PrintStats(const Answer& answer) {
+  const Speed speed(answer);
+  std::fprintf(stderr, "prefill %zu tokens, %.1f tok/s; decode %zu tokens, %.1f tok/s",
+               speed.prefilled, speed.prefill_rate, speed.decoded, speed.decode_rate);
+  if (answer.reused_tokens > 0) {
+    std::fprintf(stderr, "; %zu prompt tokens reused", answer.reused_tokens);
+  }
+  std::fputc('\n', stderr);
+}
+
+}  // namespace moewe::cli

@@ -1,0 +1,28 @@
+// How answers and what they cost are shown.
+#ifndef MOEWE_CLI_ANSWER_OUTPUT_H_
+#define MOEWE_CLI_ANSWER_OUTPUT_H_
+
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "moewe/moewe.h"
+
+namespace moewe::cli {
+
+// To stdout, at once.
+void PrintText(std::string_view text);
+
+// "1,2,3", the form that --ids takes.
+std::string JoinIds(std::span<const Token> ids);
+
+// text, ids, finish_reason, usage, seed, timings, cache.
+nlohmann::ordered_json AnswerJson(const Answer& answer);
+
+// Tokens and tokens a second, one line on stderr.
+void PrintStats(const Answer& answer);
+
+}  // namespace moewe::cli
+
+#endif  // MOEWE_CLI_ANSWER_OUTPUT_H_
