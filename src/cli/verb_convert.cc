@@ -76,7 +76,7 @@ double BitsPerWeight(uint64_t bytes, uint64_t elements) {
   return elements == 0 ? 0.0 : 8.0 * static_cast<double>(bytes) / static_cast<double>(elements);
 }
 
-void Report(const Flags& flags, const Globals& globals, const convert::ConvertResult& result) {
+void Report(const Globals& globals, const convert::ConvertResult& result) {
   uint64_t file_bytes = 0;
   for (const std::string& file : result.files) file_bytes += std::filesystem::file_size(file);
   const double bits = BitsPerWeight(result.bytes, result.elements);
@@ -167,7 +167,7 @@ int Convert(const Flags& flags, const Globals& globals) {
   ThreadPool pool(flags.threads);
   const convert::ConvertResult result = convert::ConvertToCmf(*source, flags.dst, options, pool);
   bar.reset();
-  Report(flags, globals, result);
+  Report(globals, result);
   return 0;
 }
 

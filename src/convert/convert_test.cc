@@ -371,8 +371,8 @@ TEST_F(ConvertTest, LayoutsOfUnknownSize) {
     EXPECT_EQ(file->config()["quant_type"], "VBIT");
     EXPECT_EQ(file->Find("model.layers.1.mlp.experts.3.up_proj.weight")->dtype, *options.quant);
     EXPECT_EQ(file->Find("model.layers.1.mlp.gate.weight")->dtype, DType::kF16);
-    EXPECT_TRUE(formats::Verify(dst_, [](uint64_t, uint64_t) {}).ok());
     ThreadPool single(1);
+    EXPECT_TRUE(formats::Verify(dst_, {}, &single, [](uint64_t, uint64_t) {}).ok());
     ConvertToCmf(*source, At("single.cmf"), options, single);
     EXPECT_EQ(golden::ReadBytes(At("single.cmf")), golden::ReadBytes(dst_));
     // The size that shards are planned by is the size that is written.

@@ -252,7 +252,7 @@ class SyntheticCheckpoint : public formats::Checkpoint {
     const DType dtype = DTypeOf(view);
     storage_.push_back(dtype == DType::kF32
                            ? std::vector<uint8_t>(view.bytes.begin(), view.bytes.end())
-                           : EncodeTensor(view, dtype, {}, pool_));
+                           : EncodeTensor(view, dtype, {}, pool_, {shape.name, ""}));
     return storage_.back();
   }
 

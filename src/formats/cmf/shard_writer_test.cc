@@ -64,10 +64,11 @@ TEST_F(ShardWriterTest, ASetReadsBackByAnyName) {
   ASSERT_GE(names.size(), 3u);
   EXPECT_EQ(names[0], "m-00001-of-0000" + std::to_string(names.size()) + ".cmf");
   std::string set;
+  ThreadPool threads(1);
   for (size_t shard = 0; shard < names.size(); ++shard) {
     SCOPED_TRACE(names[shard]);
     EXPECT_LE(fs::file_size(At(names[shard])), kMax);
-    EXPECT_TRUE(Verify(At(names[shard]), [](uint64_t, uint64_t) {}).ok());
+    EXPECT_TRUE(Verify(At(names[shard]), {}, &threads, [](uint64_t, uint64_t) {}).ok());
     const auto file = CmfFile::Open(At(names[shard]));
     EXPECT_EQ(file->files().front(), At(names[0]));
     EXPECT_EQ(file->tokenizer_json().size(), 3000u);
