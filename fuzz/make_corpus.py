@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Collects the seed corpora of the fuzz targets from the goldens: make_corpus.py OUT."""
+import hashlib
 import json
 import pathlib
 import shutil
@@ -44,12 +45,12 @@ FOLDER_FILES = ["config.json", "model.safetensors.index.json", "model.safetensor
                 "generation_config.json", "chat_template.jinja", "chat_template.json"]
 
 
-def packed_folder(files: dict) -> bytes:
-    """The files of a folder as one input of fuzz_hf_folder."""
+def packed_folder(files: dict, names: list = FOLDER_FILES) -> bytes:
+    """The files of a folder as one input (scratch_folder.h); `names` as in the target."""
     out = b""
     for name, content in files.items():
         content = content[:65535]
-        out += bytes([FOLDER_FILES.index(name)]) + len(content).to_bytes(2, "little") + content
+        out += bytes([names.index(name)]) + len(content).to_bytes(2, "little") + content
     return out
 
 
@@ -73,6 +74,18 @@ def hf_folders(folder: pathlib.Path, safetensors: pathlib.Path) -> None:
             "chat_template.json": b'{"chat_template": [{"name": "default", "template": "{{ messages }}"}]}',
             "tokenizer.json": (GOLDEN / "text/mini/post_template.json").read_bytes()}
     (folder / "chat").write_bytes(packed_folder(demo | {"model.safetensors": weights} | chat))
+
+
+def signatures(folder: pathlib.Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    signed = GOLDEN / "cmf/files/signed.cmf.sig"
+    key = (GOLDEN / "cmf/files/signed.key.hex").read_bytes()
+    files = {"m.cmf.sig": signed.read_bytes(), "key.hex": key}
+    (folder / "good").write_bytes(packed_folder(files, list(files)))
+    hashed = json.loads(signed.read_text())
+    hashed["sha256"] = hashlib.sha256(b"not what was signed").hexdigest()
+    files["m.cmf.sig"] = json.dumps(hashed).encode()
+    (folder / "of_this_file").write_bytes(packed_folder(files, list(files)))
 
 
 def codecs(folder: pathlib.Path) -> None:
@@ -99,6 +112,7 @@ def main() -> None:
     for path in sorted(GOLDEN.glob("hf/*/model.safetensors")) + [ROOT / "models/demo/model.safetensors"]:
         small_safetensors(out / "fuzz_safetensors", path)
     hf_folders(out / "fuzz_hf_folder", out / "fuzz_safetensors")
+    signatures(out / "fuzz_signature")
     codecs(out / "fuzz_codec")
     texts(out / "fuzz_utf8")
     copy(out, "fuzz_json", "hf/*/config*.json")
