@@ -63,7 +63,8 @@ void PrintTable(const model::MemoryPlan& plan, uint64_t per_position, const std:
 }
 
 int Run(const Flags& flags, const Globals& globals) {
-  const auto checkpoint = formats::OpenCheckpoint(flags.model);
+  const std::shared_ptr<const formats::Checkpoint> checkpoint =
+      formats::OpenCheckpoint(flags.model);
   ThreadPool threads(flags.run.threads);
   model::LoadOptions options;
   options.verify = model::Verify::kNone;
