@@ -202,27 +202,27 @@ class SyntheticCheckpoint : public formats::Checkpoint {
     AddNoise(name, {rows, cols});
   }
 
-  // Any shape, filled with noise: one of the encodings kept for this shape and dtype, in turn.
+  // Any shape, filled with noise: one of the encodings kept for this shape, in turn. Routers and
+  // gates have a dtype of their own.
   void AddNoise(const std::string& name, std::vector<uint64_t> shape) {
     TensorView view = Empty(name, std::move(shape));
     const quant::MatrixShape matrix = view.matrix();
     constexpr uint64_t kFewElements = 4u << 20;
     constexpr size_t kEncodings = 4;
     const size_t wanted = matrix.rows * matrix.cols <= kFewElements ? kEncodings : 1;
-    Encodings& kept = encodings_[{view.shape, DTypeOf(view)}];
-    if (kept.bytes.size() < wanted) {
-      const std::vector<float> values = Noise(matrix, ++seed_ << 32, pool_);
-      kept.bytes.push_back(Encode(view, values));
+    Encodings& kept = encodings_[{view.shape, name.ends_with("gate.weight")}];
+    if (kept.all.size() < wanted) {
+      kept.all.push_back(Encode(view, Noise(matrix, ++seed_ << 32, pool_)));
     }
-    const Bytes bytes = kept.bytes[kept.next];
+    const Encoded& encoded = kept.all[kept.next];
     kept.next = (kept.next + 1) % wanted;
-    Add(std::move(view), bytes);
+    Add(std::move(view), encoded);
   }
 
   void AddOnes(const std::string& name, uint64_t size) {
     TensorView view = Empty(name, {size});
-    const Bytes bytes = Encode(view, std::vector<float>(size, 1.0f));
-    Add(std::move(view), bytes);
+    const Encoded encoded = Encode(view, std::vector<float>(size, 1.0f));
+    Add(std::move(view), encoded);
   }
 
   static TensorView Empty(const std::string& name, std::vector<uint64_t> shape) {
@@ -233,33 +233,31 @@ class SyntheticCheckpoint : public formats::Checkpoint {
     return view;
   }
 
-  void Add(TensorView view, Bytes bytes) {
-    view.dtype = DTypeOf(view);
-    view.bytes = bytes;
+  struct Encoded {
+    DType dtype;
+    Bytes bytes;
+  };
+  struct Encodings {
+    std::vector<Encoded> all;
+    size_t next = 0;
+  };
+
+  void Add(TensorView view, const Encoded& encoded) {
+    view.dtype = encoded.dtype;
+    view.bytes = encoded.bytes;
     index_.Add(std::move(view));
   }
 
-  // By name and shape alone: that a bias is exact in f16 is decided when its values are there.
-  DType DTypeOf(const TensorView& view) const {
-    const bool vector = view.shape.size() == 1;
-    return vector ? DType::kF32 : ChooseDType(view, quant_);
-  }
-
-  // Into storage that lives as long as the checkpoint.
-  Bytes Encode(const TensorView& shape, const std::vector<float>& values) {
+  // As a conversion would, into storage that lives as long as the checkpoint. Vectors stay f32.
+  Encoded Encode(const TensorView& shape, const std::vector<float>& values) {
     TensorView view = shape;
     view.bytes = {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(float)};
-    const DType dtype = DTypeOf(view);
+    const DType dtype = view.shape.size() == 1 ? DType::kF32 : ChooseDType(view, quant_);
     storage_.push_back(dtype == DType::kF32
                            ? std::vector<uint8_t>(view.bytes.begin(), view.bytes.end())
                            : EncodeTensor(view, dtype, {}, pool_, {shape.name, ""}));
-    return storage_.back();
+    return {dtype, storage_.back()};
   }
-
-  struct Encodings {
-    std::vector<Bytes> bytes;
-    size_t next = 0;
-  };
 
   const ShapeRow& shape_;
   const DType quant_;
@@ -269,7 +267,7 @@ class SyntheticCheckpoint : public formats::Checkpoint {
   std::vector<std::string> files_;
   formats::TensorIndex index_;
   std::list<std::vector<uint8_t>> storage_;
-  std::map<std::pair<std::vector<uint64_t>, DType>, Encodings> encodings_;
+  std::map<std::pair<std::vector<uint64_t>, bool>, Encodings> encodings_;
   uint64_t seed_ = 0;
 };
 
