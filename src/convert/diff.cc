@@ -26,6 +26,7 @@ struct Side {
 
 // Every value of nested objects under its path: {"a": {"b": 1}} gives "a.b".
 void Flatten(const Json& value, const std::string& path, Things* out) {
+  if (value.is_null()) return;  // in headers, null says no more than absence
   if (!value.is_object() || value.empty()) {
     (*out)[path] = value;
     return;
