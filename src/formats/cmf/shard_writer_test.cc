@@ -94,7 +94,8 @@ TEST_F(ShardWriterTest, ASetReadsBackByAnyName) {
 TEST_F(ShardWriterTest, WhatFitsIsOneOrdinaryFile) {
   Start("m.cmf", 1 << 20)->Finish();
   EXPECT_EQ(Names(), std::vector<std::string>{"m.cmf"});
-  EXPECT_FALSE(CmfFile::Open(At("m.cmf"))->config().contains("shard"));
+  const auto file = CmfFile::Open(At("m.cmf"));
+  EXPECT_TRUE(!file->config().contains("shard") || file->config()["shard"].is_null());
 }
 
 TEST_F(ShardWriterTest, ATensorBeyondTheLimitGetsItsOwnFile) {
