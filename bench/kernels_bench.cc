@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -94,8 +95,9 @@ void BM_Scan(benchmark::State& state) {
 }
 BENCHMARK(BM_Scan)->Apply(UseClock);
 
-// A decode step's experts (8 of them at a time) for one token.
-void BM_Decode(benchmark::State& state, DType dtype, Activations activations) {
+// A decode step's experts (8 of them at a time) for one token: every time others, or always the
+// same one, which the caches hold.
+void BM_Decode(benchmark::State& state, DType dtype, Activations activations, bool hot) {
   const Experts experts(dtype);
   Compute compute(&Pool(), activations);
   const std::vector<float> x(2048, 0.25f);
@@ -107,7 +109,7 @@ void BM_Decode(benchmark::State& state, DType dtype, Activations activations) {
   for (auto _ : state) {
     for (size_t step = 0; step < steps; ++step) {
       for (size_t e = 0; e < 8; ++e) {
-        work[e] = {experts.ffns[e * steps + step], {&token, 1}, {&outs[e], 1}};
+        work[e] = {experts.ffns[hot ? 0 : e * steps + step], {&token, 1}, {&outs[e], 1}};
       }
       compute.RoutedFfn(work, GateFunction::kSilu, x.data(), 2048, y.data());
     }
@@ -152,23 +154,24 @@ BENCHMARK(BM_AttendOne)->Arg(64)->Arg(512);
 constexpr DType kDtypes[] = {DType::kQ4tp, DType::kQ4Tiled, DType::kQ4Block, DType::kQ8Row,
                              DType::kQ82f, DType::kF16,     DType::kBf16,    DType::kF32};
 
+void Register(const std::string& name, const std::function<void(benchmark::State&)>& run,
+              const std::vector<int64_t>& args) {
+  benchmark::internal::Benchmark* b = benchmark::RegisterBenchmark(name.c_str(), run);
+  for (int64_t arg : args) b->Arg(arg);
+  UseClock(b);
+}
+
 void RegisterAll() {
   for (DType dtype : kDtypes) {
-    for (const auto& [name, activations] :
-         {std::pair{"int8", Activations::kInt8}, {"f32", Activations::kF32}}) {
-      const std::string suffix = std::string(DTypeName(dtype)) + "/" + name;
-      benchmark::RegisterBenchmark(("BM_Decode/" + suffix).c_str(), [dtype,
-                                                                     activations = activations](
-                                                                        benchmark::State& s) {
-        BM_Decode(s, dtype, activations);
-      })->Apply(UseClock);
-      benchmark::RegisterBenchmark(("BM_Prefill/" + suffix).c_str(),
-                                   [dtype, activations = activations](benchmark::State& s) {
-                                     BM_Prefill(s, dtype, activations);
-                                   })
-          ->Arg(32)
-          ->Arg(512)
-          ->Apply(UseClock);
+    for (Activations activations : {Activations::kInt8, Activations::kF32}) {
+      const std::string suffix = "/" + std::string(DTypeName(dtype)) + "/" +
+                                 (activations == Activations::kInt8 ? "int8" : "f32");
+      for (bool hot : {false, true}) {
+        Register((hot ? "BM_DecodeHot" : "BM_Decode") + suffix,
+                 [=](benchmark::State& s) { BM_Decode(s, dtype, activations, hot); }, {});
+      }
+      Register("BM_Prefill" + suffix,
+               [=](benchmark::State& s) { BM_Prefill(s, dtype, activations); }, {32, 512});
     }
   }
 }

@@ -9,6 +9,7 @@
 #include "kernels/int8.h"
 #include "kernels/ladder.h"
 #include "kernels/layout.h"
+#include "kernels/prefetch.h"
 
 #define MOEWE_TARGET "avx2,fma,f16c,bmi2"
 #include "kernels/target_begin.h"
@@ -76,10 +77,20 @@ struct BlockScales {
 struct TileScales {
   const uint8_t* row[8];
   size_t groups;
+  static __m128i Four(const uint8_t* p) {
+    __m128i v = _mm_cvtsi32_si128(LoadU16(p));
+    v = _mm_insert_epi16(v, LoadU16(p + kTileBytes), 1);
+    v = _mm_insert_epi16(v, LoadU16(p + 2 * kTileBytes), 2);
+    return _mm_insert_epi16(v, LoadU16(p + 3 * kTileBytes), 3);
+  }
   __m256 Eight(int r, size_t g) const {
+    const uint8_t* p = row[r] + g * kTileBytes;
+    if (g + 8 <= groups) {
+      // Through registers: eight narrow stores would stall the wide load after them.
+      return _mm256_cvtph_ps(_mm_unpacklo_epi64(Four(p), Four(p + 4 * kTileBytes)));
+    }
     alignas(16) uint16_t halves[8] = {};
-    const size_t count = std::min<size_t>(8, groups - g);
-    for (size_t i = 0; i < count; ++i) halves[i] = LoadU16(row[r] + (g + i) * kTileBytes);
+    for (size_t i = 0; i < groups - g; ++i) halves[i] = LoadU16(p + i * kTileBytes);
     return _mm256_cvtph_ps(Load128(halves));
   }
 };
@@ -172,8 +183,6 @@ inline void StoreRows(const __m256 (&acc)[2], float* out) {
   _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps(sum, 1)));
 }
 
-inline constexpr size_t kPrefetch = 4096;
-
 // Activation order of kNibbles: pairs of groups, [even elements of both][odd elements of both].
 struct Tiles {
   template <size_t kStride>
@@ -217,8 +226,8 @@ struct Tiles {
     size_t g = 0;
     for (; g + 4 <= groups; g += 4) {
       if constexpr (T == 1) {
-        // The block of four rows is one stretch of memory; walk it linearly, kPrefetch ahead.
-        const uint8_t* ahead = w[0] + g * 4 * kStride + kPrefetch;
+        // The block of four rows is one stretch of memory; walk it linearly.
+        const uint8_t* ahead = w[0] + g * 4 * kStride + PrefetchDistance<kStride>(groups);
         for (size_t line = 0; line < 4 * 4 * kStride; line += 64) {
           _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T0);
         }
@@ -264,7 +273,7 @@ struct Tiles {
     size_t g = 0;
     for (; g * 32 + 128 <= cols; g += 4) {
       if constexpr (T == 1) {
-        const uint8_t* ahead = rows[0] + g * 4 * 32 + kPrefetch;
+        const uint8_t* ahead = rows[0] + g * 4 * 32 + kPrefetchBytes;
         for (size_t line = 0; line < 512; line += 64) {
           _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T0);
         }

@@ -21,8 +21,6 @@ inline void StoreRows512(__m512 acc, float* out) {
   for (int r = 0; r < 4; ++r) out[r] = (c[r] + c[8 + r]) + (c[4 + r] + c[12 + r]);
 }
 
-inline constexpr size_t kPrefetch512 = 4096;
-
 struct Tiles512 {
   // Nibbles of four groups from p; only the first `live` exist.
   template <size_t kStride>
@@ -50,7 +48,7 @@ struct Tiles512 {
     const __m512i mask = _mm512_set1_epi8(15);
     for (size_t g = 0; g < groups; g += 4) {
       if constexpr (T == 1) {
-        const uint8_t* ahead = w[0] + g * 4 * kStride + kPrefetch512;
+        const uint8_t* ahead = w[0] + g * 4 * kStride + PrefetchDistance<kStride>(groups);
         for (size_t line = 0; line < 4 * 4 * kStride; line += 64) {
           _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T0);
         }
@@ -110,7 +108,7 @@ struct Tiles512 {
         }
       }
       if constexpr (T == 1) {
-        const uint8_t* ahead = rows[0] + g * 4 * 32 + kPrefetch512;
+        const uint8_t* ahead = rows[0] + g * 4 * 32 + kPrefetchBytes;
         for (size_t line = 0; line < 512; line += 64) {
           _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T0);
         }

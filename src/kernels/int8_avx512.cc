@@ -11,6 +11,7 @@
 
 #include "kernels/int8.h"
 #include "kernels/layout.h"
+#include "kernels/prefetch.h"
 
 #define MOEWE_TARGET "avx2,fma,f16c,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
 #include "kernels/target_begin.h"

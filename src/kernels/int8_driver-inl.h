@@ -33,6 +33,7 @@ void NibbleRows(const Matrix& w, const uint8_t* first_nibble, uint32_t row_begin
   const size_t row_bytes = groups * kStride;
   for (uint32_t block = row_begin; block < row_end; block += 8) {
     ScalePanelsAvx2(w, block, panels);
+    if (n == 1) PrefetchScales(w, block + 8);
     for (uint32_t row = block; row < row_end && row < block + 8; row += 4) {
       const float* panel = panels + (row - block) / 4 * Int8PanelFloats(w.cols);
       const uint8_t* rows[4];

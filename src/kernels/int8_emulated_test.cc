@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernels/layout.h"
+#include "kernels/prefetch.h"
 
 namespace moewe::kernels {
 namespace {
