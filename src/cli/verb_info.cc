@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/hash64.h"
+#include "cli/mask_report.h"
 #include "cli/verbs.h"
 #include "formats/checkpoint.h"
 #include "formats/cmf/cmf_file.h"
@@ -103,29 +104,6 @@ std::map<std::string, DTypeTotal> Totals(const Checkpoint& checkpoint) {
   return totals;
 }
 
-Json PopCounts(const std::vector<Bytes>& rows) {
-  Json counts = Json::array();
-  for (const Bytes row : rows) {
-    int count = 0;
-    for (const uint8_t byte : row) count += __builtin_popcount(byte);
-    counts.push_back(count);
-  }
-  return counts;
-}
-
-Json MaskList(const CmfFile& cmf) {
-  Json list = Json::array();
-  for (const formats::cmf::TaskMask& mask : cmf.contents().masks.masks) {
-    Json item = mask.meta;
-    item["ffn_popcount"] = PopCounts(mask.ffn_rows);
-    item["head_popcount"] = PopCounts(mask.head_rows);
-    item["expert_popcount"] = PopCounts(mask.expert_rows);
-    item["layer_gates"] = mask.layer_gates;
-    list.push_back(std::move(item));
-  }
-  return list;
-}
-
 Json SparseIndexList(const CmfFile& cmf) {
   Json list = Json::array();
   for (const formats::cmf::SparseEntry& entry : cmf.contents().sparse_index) {
@@ -212,7 +190,7 @@ Json Describe(const Checkpoint& checkpoint) {
   info["flags"] = contents.envelope.flags;
   info["envelope"] = EnvelopeObject(contents.envelope, cmf->file_bytes().size());
   info["default_task"] = contents.masks.default_task;
-  info["masks"] = MaskList(*cmf);
+  info["masks"] = MaskList(*cmf, MaskRowsAs::kCounts);
   info["sparse_index"] = SparseIndexList(*cmf);
   info["skills"] = SkillList(config);
   info["standalone_skill"] = contents.header.standalone_skill;
@@ -282,8 +260,13 @@ void PrintSummary(const Checkpoint& checkpoint) {
   fmt::print("\n");
   if (!info.contains("features")) return;
   fmt::print("features: {}\n", info["features"].dump());
-  for (const Json& mask : info["masks"]) {
-    fmt::print("mask {}: {}\n", mask["task_id"].dump(), mask["name"].get<std::string>());
+  const CmfFile* cmf = AsCmf(checkpoint);
+  for (const formats::cmf::TaskMask& mask : cmf->contents().masks.masks) {
+    fmt::print("mask {}{}\n", MaskLine(mask),
+               mask.name == cmf->contents().masks.default_task ? " · default" : "");
+  }
+  if (const size_t entries = cmf->contents().sparse_index.size(); entries != 0) {
+    fmt::print("sparse index: {} entries\n", entries);
   }
   for (const Json& skill : info["skills"]) {
     fmt::print("skill {}{}\n", skill["id"].get<std::string>(),

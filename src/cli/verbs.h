@@ -42,6 +42,8 @@ Action AddVerify(CLI::App& verb, const Globals& globals);
 Action AddSign(CLI::App& verb, const Globals& globals);
 Action AddDequant(CLI::App& verb, const Globals& globals);
 Action AddFamilies(CLI::App& verb, const Globals& globals);
+Action AddMask(CLI::App& verb, const Globals& globals);
+Action AddExperts(CLI::App& verb, const Globals& globals);
 Action AddLogits(CLI::App& verb, const Globals& globals);
 Action AddPlan(CLI::App& verb, const Globals& globals);
 Action AddPpl(CLI::App& verb, const Globals& globals);

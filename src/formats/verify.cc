@@ -122,10 +122,18 @@ class CmfVerifier {
       CheckNamedSection("masks", envelope_.masks);
       CheckNamedSection("vocab", envelope_.tokenizer);
       CheckNamedSection("index", envelope_.index);
-      Try(report_, [&] { cmf::ParseMasks(bytes_, envelope_, header_, path_); });
       CheckBase(options.base);
     }
-    Try(report_, [&] { cmf::ParseSparseIndex(bytes_, envelope_, path_); });
+    cmf::MaskCatalog masks;
+    const bool has_masks = has_header && Try(report_, [&] {
+                             masks = cmf::ParseMasks(bytes_, envelope_, header_, path_);
+                           });
+    Try(report_, [&] {
+      const auto index = cmf::ParseSparseIndex(bytes_, envelope_, path_);
+      if (has_masks) {
+        cmf::CheckSparseIndex(index, masks, header_, {path_, "index", envelope_.index.offset});
+      }
+    });
     if (has_directory) CheckTensors(progress);
     ListGaps();
     file_.Check();

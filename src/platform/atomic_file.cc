@@ -20,7 +20,8 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
     return;
   }
   struct stat status = {};
-  if (stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+  const bool exists = stat(path_.c_str(), &status) == 0;
+  if (exists && !S_ISREG(status.st_mode)) {
     if (S_ISDIR(status.st_mode)) throw Error(ErrorCode::kIo, "is a folder", {path_, ""});
     const int fd = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
     if (fd < 0) ThrowErrno("cannot write", path_);
@@ -30,6 +31,10 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   const std::string temporary = path_ + ".tmp." + std::to_string(getpid());
   file_ = FileDescriptor::OpenForWriting(temporary, /*truncate=*/true);
   temporary_ = temporary;
+  // What is replaced keeps its permissions.
+  if (exists && fchmod(file_.get(), status.st_mode & 07777) != 0) {
+    ThrowErrno("cannot set the permissions of", temporary);
+  }
 }
 
 AtomicFile::~AtomicFile() {

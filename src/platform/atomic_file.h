@@ -12,8 +12,8 @@
 namespace moewe {
 
 // Bytes go to "<path>.tmp.<pid>" beside the target; Commit syncs and renames it. Destroyed without
-// Commit, nothing remains and an older file of that name is untouched. "-" is standard output, and
-// what is not a regular file (a pipe, /dev/null) is written directly. Not thread-safe.
+// Commit nothing remains and an older file is untouched; one that is replaced hands on its mode.
+// "-" is stdout, and what is no regular file (a pipe, /dev/null) is written directly. One thread.
 class AtomicFile {
  public:
   // Throws Error{kNotFound} for a missing folder, Error{kIo}.

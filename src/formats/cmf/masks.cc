@@ -2,12 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "moewe/error.h"
 
 namespace moewe::formats::cmf {
 namespace {
-
-constexpr uint64_t BytesOfBits(uint64_t bits) { return (bits + 7) / 8; }
 
 class MaskParser {
  public:
@@ -35,6 +36,7 @@ class MaskParser {
       catalog.default_task = meta["default_task"];
     }
     for (size_t i = 0; i < list.size(); ++i) catalog.masks.push_back(ReadMask(list[i], i));
+    catalog.meta = meta;
     return catalog;
   }
 
@@ -81,10 +83,10 @@ class MaskParser {
   void ReadBlob(Bytes blob, bool has_experts, const std::string& field, TaskMask* mask) const {
     // All factors are below 2^31, so that nothing here overflows.
     const uint64_t layers = header_.num_layers;
-    const uint64_t ffn_bytes = BytesOfBits(header_.intermediate_size);
-    const uint64_t head_bytes = BytesOfBits(header_.num_attention_heads);
-    const uint64_t expert_bytes = has_experts ? BytesOfBits(header_.num_experts) : 0;
-    const uint64_t rest = layers * (head_bytes + expert_bytes) + BytesOfBits(layers);
+    const uint64_t ffn_bytes = MaskBytes(header_.intermediate_size);
+    const uint64_t head_bytes = MaskBytes(header_.num_attention_heads);
+    const uint64_t expert_bytes = has_experts ? MaskBytes(header_.num_experts) : 0;
+    const uint64_t rest = layers * (head_bytes + expert_bytes) + MaskBytes(layers);
     const auto per_visit = CheckedMul(layers * ffn_bytes, header_.num_loops);
     uint64_t ffn_rows = layers;
     if (per_visit && blob.size() >= rest && blob.size() - rest == *per_visit) {
@@ -93,11 +95,12 @@ class MaskParser {
       Fail(field + ".blob_len", fmt::format("{} bytes, the model's masks take {}", blob.size(),
                                             layers * ffn_bytes + rest));
     }
+    mask->blob = blob;
     ByteReader reader(blob, path_, offset_);
     const auto rows = [&](uint64_t count, uint64_t bits, const char* what) {
       std::vector<Bytes> result;
       for (uint64_t i = 0; i < count; ++i) {
-        const Bytes row = reader.Take(BytesOfBits(bits), what);
+        const Bytes row = reader.Take(MaskBytes(bits), what);
         if (bits % 8 != 0 && row.back() >> (bits % 8) != 0) {
           Fail(field, fmt::format("{} row {} has bits set beyond its {} entries", what, i, bits));
         }
@@ -121,6 +124,39 @@ class MaskParser {
 };
 
 }  // namespace
+
+std::vector<uint8_t> SerializeMasks(Json meta, const std::vector<std::vector<uint8_t>>& blobs) {
+  constexpr size_t kHeader = 8;
+  const auto align = [](size_t position) { return (position + 7) / 8 * 8; };
+  std::string text;
+  std::vector<uint8_t> section;
+  // The places depend on the length of the text, and the text on the places: they only grow.
+  for (size_t begin = 0; begin != align(kHeader + text.size());) {
+    begin = align(kHeader + text.size());
+    size_t position = begin;
+    for (size_t i = 0; i < blobs.size(); ++i) {
+      meta["masks"][i]["blob_off"] = position;
+      meta["masks"][i]["blob_len"] = blobs[i].size();
+      position = align(position + blobs[i].size());
+    }
+    text = meta.dump();
+    section.assign(position, 0);
+  }
+  const auto put = [&section](size_t at, uint32_t value) {
+    std::memcpy(section.data() + at, &value, sizeof(value));
+  };
+  put(0, static_cast<uint32_t>(blobs.size()));
+  put(4, static_cast<uint32_t>(text.size()));
+  std::copy(text.begin(), text.end(), section.begin() + kHeader);
+  size_t end = kHeader + text.size();
+  for (size_t i = 0; i < blobs.size(); ++i) {
+    const auto at = meta["masks"][i]["blob_off"].get<size_t>();
+    std::copy(blobs[i].begin(), blobs[i].end(), section.begin() + static_cast<ptrdiff_t>(at));
+    end = at + blobs[i].size();
+  }
+  section.resize(end);
+  return section;
+}
 
 MaskCatalog ParseMasks(Bytes file, const Envelope& envelope, const Header& header,
                        const std::string& path) {

@@ -16,7 +16,8 @@ namespace moewe::formats::cmf {
 struct TaskMask {
   uint32_t task_id = 0;
   std::string name;
-  Json meta;  // the whole metadata object
+  Json meta;   // the whole metadata object
+  Bytes blob;  // all rows as they are stored
   // One row a visit (physical layer x loop, pass-major), or one a physical layer, which counts for
   // every pass: the row of a visit is ffn_rows[visit % ffn_rows.size()].
   std::vector<Bytes> ffn_rows;
@@ -27,9 +28,21 @@ struct TaskMask {
 };
 
 struct MaskCatalog {
+  Json meta;                 // the whole metadata of the section; null without one
   std::string default_task;  // a label; empty if absent
   std::vector<TaskMask> masks;
 };
+
+constexpr uint64_t MaskBytes(uint64_t bits) { return (bits + 7) / 8; }
+
+// Bit `i` of a row.
+inline bool MaskBit(Bytes row, uint64_t i) {
+  return (row[static_cast<size_t>(i / 8)] >> (i % 8) & 1) != 0;
+}
+
+// The bytes of a masks section: `meta` as it is, but for the place of each mask's blob, and the
+// blobs (one a member of meta["masks"], on multiples of 8).
+std::vector<uint8_t> SerializeMasks(Json meta, const std::vector<std::vector<uint8_t>>& blobs);
 
 // An empty catalog if there is no section. Throws Error{kParse} for everything malformed, including
 // set bits beyond a dimension.

@@ -8,6 +8,8 @@
 
 #include "base/byte_reader.h"
 #include "formats/cmf/envelope.h"
+#include "formats/cmf/header.h"
+#include "formats/cmf/masks.h"
 
 namespace moewe::formats::cmf {
 
@@ -21,6 +23,13 @@ struct SparseEntry {
 // Empty if there is no section. Never allocates by a stated count. Throws Error{kParse}.
 std::vector<SparseEntry> ParseSparseIndex(Bytes file, const Envelope& envelope,
                                           const std::string& path);
+
+// Throws Error{kParse} unless every entry speaks of a mask and a layer of this file and lists, in
+// order, what the mask leaves alive there: heads, and groups of 32 neurons with at least one live
+// neuron. (With loops, groups that live in at least one pass or in all that the entry covers can't
+// be told apart, so only their range is checked.)
+void CheckSparseIndex(const std::vector<SparseEntry>& entries, const MaskCatalog& masks,
+                      const Header& header, const Where& where);
 
 }  // namespace moewe::formats::cmf
 

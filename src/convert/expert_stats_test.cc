@@ -1,0 +1,40 @@
+#include "convert/expert_stats.h"
+
+#include <gtest/gtest.h>
+
+#include "golden.h"
+#include "moewe/error.h"
+
+namespace moewe::convert {
+namespace {
+
+using Ids = std::vector<uint32_t>;
+
+TEST(CoveringExperts, SmallestSetThatReachesTheShare) {
+  const std::vector<uint64_t> counts{5, 40, 5, 30, 20, 0};
+  EXPECT_EQ(CoveringExperts(counts, 0.01), (Ids{1}));
+  EXPECT_EQ(CoveringExperts(counts, 0.4), (Ids{1}));
+  EXPECT_EQ(CoveringExperts(counts, 0.41), (Ids{1, 3}));
+  EXPECT_EQ(CoveringExperts(counts, 0.95), (Ids{0, 1, 3, 4}));  // the tie goes to the lower id
+  EXPECT_EQ(CoveringExperts(counts, 1.0), (Ids{0, 1, 2, 3, 4}));
+  // Nothing counted says nothing.
+  EXPECT_EQ(CoveringExperts(std::vector<uint64_t>{0, 0, 0}, 0.5), (Ids{0, 1, 2}));
+}
+
+TEST(ExpertCounts, JsonBothWaysAndSums) {
+  const Json json = Json::parse(R"({"0": [1, 2], "2": [3, 4]})");
+  ExpertCounts counts = ExpertCountsFromJson(json, "f");
+  EXPECT_EQ(ExpertCountsToJson(counts), json);
+  AddCounts(ExpertCountsFromJson(Json::parse(R"({"1": [7, 0], "2": [1, 1]})"), "g"), "g", &counts);
+  EXPECT_EQ(ExpertCountsToJson(counts), Json::parse(R"({"0": [1, 2], "1": [7, 0], "2": [4, 5]})"));
+  for (const char* wrong : {"[]", "3", R"({"x": [1]})", R"({"0": []})", R"({"0": [1, -1]})",
+                            R"({"0": [1.5]})", R"({"0": 1})", R"({"0": [1], "00": [1]})",
+                            R"({"0": [18446744073709551615, 1]})", R"({"-1": [1]})"}) {
+    EXPECT_THROW(ExpertCountsFromJson(Json::parse(wrong), "f"), Error) << wrong;
+  }
+  EXPECT_THROW(AddCounts({{0, {1, 2, 3}}}, "g", &counts), Error);
+  EXPECT_THROW(AddCounts({{0, {UINT64_MAX, 0}}}, "g", &counts), Error);
+}
+
+}  // namespace
+}  // namespace moewe::convert

@@ -1,0 +1,166 @@
+// Task masks and expert statistics as a user handles them: mask, experts, run --task.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "golden.h"
+#include "program.h"
+
+namespace moewe {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+std::string Golden(const std::string& name) { return golden::Path("cmf/files/" + name).string(); }
+
+class MasksTest : public testing::Test {
+ protected:
+  MasksTest() { fs::copy_file(Golden("masks_llama_f32.cmf"), At("m.cmf")); }
+
+  std::string At(const std::string& name) const { return folder_.At(name); }
+  std::string Put(const std::string& name, const std::string& text) const {
+    return folder_.Put(name, text);
+  }
+  Json Logits(const std::string& file, const std::string& flags) const {
+    const Outcome done = RunMoewe("run --json --greedy -n 8 --activations f32 --ids 110,47,73 " +
+                                  flags + " " + file);
+    EXPECT_EQ(done.code, 0) << flags;
+    return done.code == 0 ? done.json()["ids"] : Json();
+  }
+  ScratchFolder folder_;
+};
+
+TEST_F(MasksTest, ListAndShowAgreeWithTheDescriptions) {
+  for (const char* name : {"masks_llama_f32", "loop_masks", "moe_qwen2_q8_expertmask"}) {
+    const Json expected = golden::ReadJson(Golden(std::string(name) + ".expected.json"));
+    const std::string file = Golden(std::string(name) + ".cmf");
+    const Json list = RunMoewe("mask list --json " + file).json();
+    EXPECT_EQ(list["default_task"], expected["default_task"]);
+    ASSERT_EQ(list["masks"].size(), expected["masks"].size());
+    for (size_t i = 0; i < list["masks"].size(); ++i) {
+      const Json& mask = expected["masks"][i];
+      const Json shown =
+          RunMoewe("mask show --json " + file + " " + mask["name"].get<std::string>()).json();
+      for (const char* key : {"task_id", "name", "description", "quality", "priority", "parent",
+                              "ffn_popcount", "head_popcount", "expert_popcount", "ffn_masks_hex",
+                              "head_masks_hex", "expert_masks_hex"}) {
+        EXPECT_EQ(shown[key], mask[key]) << name << " " << key;
+        if (!std::string(key).ends_with("_hex")) {
+          EXPECT_EQ(list["masks"][i][key], mask[key]);
+        }
+      }
+    }
+    EXPECT_EQ(RunMoewe("mask list " + file).code, 0);
+    EXPECT_NE(RunMoewe("mask show " + file + " " + expected["masks"][1]["name"].get<std::string>())
+                  .out.find("layer 0"),
+              std::string::npos);
+  }
+  EXPECT_EQ(RunMoewe("mask show " + At("m.cmf") + " nobody").code, 2);
+  EXPECT_EQ(RunMoewe("mask").code, 2);
+  EXPECT_EQ(RunMoewe("mask list " + paths::SourceDir() + "/models/demo").code, 3);
+}
+
+TEST_F(MasksTest, AddedMasksRunAndGoAgain) {
+  const std::string file = At("m.cmf");
+  // A mask of the golden file, described anew, answers alike.
+  const Json masks = golden::ReadJson(Golden("masks_llama_f32.expected.json"))["masks"];
+  Json json = {{"ffn", masks[1]["ffn_masks_hex"]}, {"heads", masks[1]["head_masks_hex"]}};
+  const std::string description = Put("d.json", json.dump());
+  fs::permissions(file, fs::perms::owner_read | fs::perms::owner_write);
+  ASSERT_EQ(RunMoewe("mask add " + file + " " + description + " --name again").code, 0);
+  EXPECT_EQ(fs::status(file).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(Logits(file, "--task again"), Logits(file, "--task ffn_only"));
+  EXPECT_NE(Logits(file, "--task again"), Logits(file, "--task none"));
+  EXPECT_EQ(RunMoewe("verify " + file).code, 0);
+  // Twice under one name; a broken description; the file stays as it is.
+  const std::vector<uint8_t> with_mask = golden::ReadBytes(file);
+  EXPECT_EQ(RunMoewe("mask add " + file + " " + description + " --name again").code, 2);
+  EXPECT_EQ(RunMoewe("mask add " + file + " " + Put("b.json", "{") + " --name b").code, 3);
+  EXPECT_EQ(RunMoewe("mask add " + file + " --ffn " + description + " --name b").code, 3);
+  EXPECT_EQ(RunMoewe("mask add " + file + " " + At("missing") + " --name b").code, 1);
+  EXPECT_EQ(golden::ReadBytes(file), with_mask);
+  EXPECT_EQ(RunMoewe("mask remove " + file + " again -o " + At("o.cmf")).code, 0);
+  EXPECT_EQ(golden::ReadBytes(file), with_mask);
+  EXPECT_EQ(RunMoewe("mask remove " + file + " again").code, 0);
+  EXPECT_EQ(golden::ReadBytes(file), golden::ReadBytes(At("o.cmf")));
+  EXPECT_EQ(Logits(file, "--task ffn_only"),
+            Logits(Golden("masks_llama_f32.cmf"), "--task ffn_only"));
+}
+
+TEST_F(MasksTest, ALinkToAFileStaysALink) {
+  fs::create_symlink("m.cmf", At("link.cmf"));
+  EXPECT_EQ(RunMoewe("mask add " + At("link.cmf") + " --name whole --default").code, 0);
+  EXPECT_TRUE(fs::is_symlink(At("link.cmf")));
+  EXPECT_EQ(RunMoewe("mask list --json " + At("m.cmf")).json()["default_task"], "whole");
+  EXPECT_EQ(Logits(At("m.cmf"), ""), Logits(At("m.cmf"), "--task none"));
+}
+
+TEST_F(MasksTest, ShardsKeepTheirMasksInTheFirst) {
+  for (const char* no : {"1", "2", "3"}) {
+    const std::string name = std::string("sharded-0000") + no + "-of-00003.cmf";
+    fs::copy_file(Golden(name), At(name));
+  }
+  const std::string second = At("sharded-00002-of-00003.cmf");
+  const std::vector<uint8_t> before = golden::ReadBytes(second);
+  EXPECT_EQ(RunMoewe("mask add " + second + " --name m -o " + At("o.cmf")).code, 2);
+  const std::string description = Put("d.json", R"({"ffn": {"0": [1]}})");
+  EXPECT_EQ(RunMoewe("mask add " + second + " " + description + " --name m").code, 0);
+  EXPECT_EQ(golden::ReadBytes(second), before);
+  EXPECT_NE(Logits(second, "--task m"), Logits(second, "--task none"));
+}
+
+TEST_F(MasksTest, ExpertStatisticsAddUpAndMakeMasks) {
+  const std::string demo = paths::SourceDir() + "/models/demo";
+  const std::string one = Put("one.txt", "Once upon a time there was a small boat.");
+  const std::string two = Put("two.txt", "int main() { return 0; }\n");
+  const auto stats = [&](const std::string& rest) {
+    const Outcome done = RunMoewe("experts stats " + demo + " " + rest + " --out -");
+    EXPECT_EQ(done.code, 0);
+    return Json::parse(done.out);
+  };
+  const Json first = stats(one);
+  const Json both = stats(one + " " + two);
+  EXPECT_EQ(both, stats(one + " " + two + " --chunk 3 --threads 1"));
+  Put("first.json", first.dump());
+  EXPECT_EQ(both, stats(two + " --add " + At("first.json")));
+  EXPECT_EQ(
+      RunMoewe("experts stats " + Golden("dense_qwen2_f32.cmf") + " " + one + " --out -").code, 3);
+
+  // The reference's statistics give the reference's masks.
+  for (const std::string model : {"moe_qwen2_q8", "moe_qwen3_q4tp"}) {
+    for (const auto& [cover, task] : {std::pair{"0.6", "narrow"}, std::pair{"0.85", "wide"}}) {
+      const std::string out = At("masked.cmf");
+      ASSERT_EQ(
+          RunMoewe("experts mask " + Golden(model + ".cmf") + " " + out + " --stats " +
+                   Golden(model + ".moe_stats.json") + " --cover " + cover + " --name " + task)
+              .code,
+          0);
+      const Json made = RunMoewe("mask show --json " + out + " " + task).json();
+      const Json expected = golden::ReadJson(Golden(model + "_expertmask.expected.json"));
+      for (const Json& mask : expected["masks"]) {
+        if (mask["name"] != task) continue;
+        EXPECT_EQ(made["expert_masks_hex"], mask["expert_masks_hex"]) << model << " " << task;
+        EXPECT_NEAR(made["sparsity"].get<double>(), mask["sparsity"].get<double>(), 1e-6);
+      }
+      EXPECT_EQ(RunMoewe("verify " + out).code, 0);
+    }
+  }
+  const std::string wrong = Put("wrong.json", R"({"0": [1, 2]})");
+  EXPECT_EQ(RunMoewe("experts mask " + Golden("moe_qwen2_q8.cmf") + " " + At("x.cmf") +
+                     " --stats " + wrong + " --cover 0.5 --name x")
+                .code,
+            3);
+  EXPECT_EQ(RunMoewe("experts mask " + Golden("moe_qwen2_q8.cmf") + " " + At("x.cmf") +
+                     " --stats " + Golden("moe_qwen2_q8.moe_stats.json") + " --cover 1.5 --name x")
+                .code,
+            2);
+  EXPECT_FALSE(fs::exists(At("x.cmf")));
+}
+
+}  // namespace
+}  // namespace moewe
