@@ -17,8 +17,8 @@ demo: build ## convert the demonstration model and let it speak
 test: build ## run every test
 	@scripts/test.sh build/release
 bench: build ## speed of a synthetic Qwen3-30B-A3B with 4 layers (1.4 GB of disk) and of the demo model
-	@[ -f build/bench.cmf ] && build/release/moewe bench build/bench.cmf || \
-	  build/release/moewe bench --shape qwen3-30b-a3b --layers 4 --vocab 32768 --quant q4tp --out build/bench.cmf
+	@if [ -f build/bench.cmf ]; then build/release/moewe bench build/bench.cmf; else \
+	  build/release/moewe bench --shape qwen3-30b-a3b --layers 4 --vocab 32768 --quant q4tp --out build/bench.cmf; fi
 	@build/release/moewe bench models/demo
 asan: setup ## all tests under the address and undefined-behaviour sanitizers
 	@[ -f build/asan/build.ninja ] || cmake --preset asan

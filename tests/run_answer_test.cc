@@ -34,15 +34,22 @@ const std::string kTale =
 
 TEST(RunStop, AcrossTokensAndNothingOfItIsShown) {
   const std::string whole = RunJson(kTale)["text"];
-  ASSERT_TRUE(whole.starts_with(" a young girl whose name was Sara. Sa")) << whole;
-  const std::string before = " a young girl whose name ";
-  EXPECT_EQ(Plain(kTale + "--stop 'was Sara. Sa'"), before + "\n");
-  EXPECT_EQ(Plain(kTale + "--stop 'not there' --stop 'was Sara. Sa'"), before + "\n");
+  // Which name the tale gives is close enough to depend on the instruction set.
+  const size_t at = whole.find("was ");
+  ASSERT_NE(at, std::string::npos) << whole;
+  ASSERT_GT(whole.size(), at + 20);
+  const std::string before = whole.substr(0, at);
+  const std::string stop = whole.substr(at, 12);
+  ASSERT_EQ(stop.find_first_of("'\n"), std::string::npos) << stop;
+  EXPECT_EQ(Plain(kTale + "--stop '" + stop + "'"), before + "\n");
+  EXPECT_EQ(Plain(kTale + "--stop 'not there' --stop '" + stop + "'"), before + "\n");
   // Two that overlap: the one that is complete first.
-  EXPECT_EQ(Plain(kTale + "--stop 'name was Sara. Sara' --stop 'was S'"), before + "\n");
+  EXPECT_EQ(Plain(kTale + "--stop '" + whole.substr(at - 5, 14) + "' --stop '" +
+                  whole.substr(at, 5) + "'"),
+            before + "\n");
   // The beginning of one that does not come is shown all the same.
-  EXPECT_EQ(Plain(kTale + "--stop 'name was Sarah'"), whole + "\n");
-  const auto json = RunJson(kTale + "--stop 'was Sara. Sa'");
+  EXPECT_EQ(Plain(kTale + "--stop '" + stop + "ZZ'"), whole + "\n");
+  const auto json = RunJson(kTale + "--stop '" + stop + "'");
   EXPECT_EQ(json["text"], before);
   EXPECT_EQ(json["finish_reason"], "stop");
   EXPECT_EQ(RunMoewe("run " + kDemo + " -p x --stop ''").code, 2);

@@ -1,12 +1,15 @@
 // moewe::Model: what an open model has, and requests to its engine.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <type_traits>
 
 #include "api/open_model.h"
 #include "base/json.h"
 #include "engine/engine.h"
+#include "moewe/error.h"
 #include "moewe/moewe.h"
 #include "text/bundle_template.h"
 #include "text/tokenizer.h"
@@ -20,7 +23,8 @@ struct Defaults {
     if (!bundle.is_object()) return;
     if (const auto ids = bundle.find("eos_token_ids"); ids != bundle.end() && ids->is_array()) {
       for (const Json& id : *ids) {
-        if (id.is_number_integer()) eos_ids.push_back(id.get<Token>());
+        if (!id.is_number_integer()) continue;
+        eos_ids.push_back(InRange<Token>(id, "tokenizer_config.eos_token_ids"));
       }
     }
     const auto found = bundle.find("generation");
@@ -32,7 +36,18 @@ struct Defaults {
     if (asked) return *asked;
     const auto own = generation.find(key);
     if (own == generation.end() || !own->is_number()) return otherwise;
-    return own->get<T>();
+    return InRange<T>(*own, std::string("tokenizer_config.generation.") + key);
+  }
+
+  // Not the number that a narrower type would make of it.
+  template <typename T>
+  static T InRange(const Json& number, const std::string& field) {
+    const auto value = number.get<double>();
+    const bool fits = value >= static_cast<double>(std::numeric_limits<T>::lowest()) &&
+                      value <= static_cast<double>(std::numeric_limits<T>::max()) &&
+                      (std::is_floating_point_v<T> || value == std::floor(value));
+    if (!fits) throw Error(ErrorCode::kParse, number.dump() + " is out of range", {"", field});
+    return static_cast<T>(value);
   }
 
   std::vector<Token> eos_ids;

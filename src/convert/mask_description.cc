@@ -258,6 +258,10 @@ void DescribeByNpy(const formats::NpyBits& array, MaskPart kind, const Header& h
                                   fmt::join(shape, ", "), header.num_layers, part.bits),
                 {file, part.key});
   }
+  if (array.values.empty()) {
+    throw Error(ErrorCode::kParse, "the model has nothing that such a row could switch",
+                {file, part.key});
+  }
   const size_t width = static_cast<size_t>(part.bits);
   const size_t given = array.values.size() / width;
   for (size_t r = 0; r < part.rows->size(); ++r) {

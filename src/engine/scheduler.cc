@@ -352,6 +352,15 @@ void Scheduler::Sample(Task& task, std::span<float> logits) {
 }
 
 void Scheduler::Finish(Task& task, FinishReason reason) {
+  // What may throw comes first, while the task is still where others find it.
+  try {
+    const std::string text = task.answer.Finish();
+    task.result.text = task.answer.text();
+    if (!text.empty() && task.request.on_text) task.request.on_text(text);
+  } catch (...) {
+    if (!task.result.error) task.result.error = CurrentError();
+    reason = FinishReason::kError;
+  }
   std::unique_ptr<Task> own;
   const auto take_from = [&](auto& list) {
     const auto at = std::ranges::find(list, &task, &std::unique_ptr<Task>::get);
@@ -370,9 +379,6 @@ void Scheduler::Finish(Task& task, FinishReason reason) {
     result.prefill_seconds = Seconds(*task.started, first);
     result.decode_seconds = Seconds(first, now);
   }
-  const std::string text = task.answer.Finish();
-  if (!text.empty() && task.request.on_text) task.request.on_text(text);
-  result.text = task.answer.text();
   if (task.sequence && reason != FinishReason::kError && options_.reuse_prefixes) {
     task.tokens.resize(task.sequence->length());
     kept_.Insert(std::move(task.tokens), std::move(*task.sequence));

@@ -8,11 +8,14 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "moewe/error.h"
 #include "platform/cpu_features.h"
 
 namespace moewe {
@@ -138,6 +141,15 @@ struct ThreadPool::Impl {
       }
     }
   }
+
+  void StopWorkers() {
+    {
+      std::lock_guard lock(mutex);
+      stop.store(true);
+    }
+    wake.notify_all();
+    for (std::thread& worker : workers) worker.join();
+  }
 };
 
 ThreadPool::ThreadPool(int num_threads) : impl_(std::make_unique<Impl>()) {
@@ -150,21 +162,20 @@ ThreadPool::ThreadPool(int num_threads) : impl_(std::make_unique<Impl>()) {
   const bool pin = num_threads > 1 && static_cast<size_t>(num_threads) == cpus.size();
   for (int worker = 1; worker < num_threads; ++worker) {
     const int cpu = pin ? cpus[static_cast<size_t>(worker)] : -1;
-    impl_->workers.emplace_back([impl = impl_.get(), worker, cpu] {
-      if (cpu >= 0) PinThisThread(cpu);
-      impl->WorkerLoop(worker);
-    });
+    try {
+      impl_->workers.emplace_back([impl = impl_.get(), worker, cpu] {
+        if (cpu >= 0) PinThisThread(cpu);
+        impl->WorkerLoop(worker);
+      });
+    } catch (const std::exception& error) {
+      impl_->StopWorkers();
+      throw Error(ErrorCode::kOutOfBudget,
+                  "cannot start " + std::to_string(num_threads) + " threads: " + error.what());
+    }
   }
 }
 
-ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard lock(impl_->mutex);
-    impl_->stop.store(true);
-  }
-  impl_->wake.notify_all();
-  for (std::thread& worker : impl_->workers) worker.join();
-}
+ThreadPool::~ThreadPool() { impl_->StopWorkers(); }
 
 int ThreadPool::num_threads() const { return impl_->num_threads; }
 
