@@ -64,11 +64,14 @@ TEST(Api, DescribesTheModel) {
 
 TEST(Api, GoldenPrompts) {
   const Model model = OpenDemo();
-  for (const auto& prompt : golden::ReadJson(kDemo + "/golden.json")["prompts"]) {
+  const auto golden = golden::ReadJson(kDemo + "/golden.json");
+  for (const auto& prompt : golden["prompts"]) {
     const std::vector<Token> ids = model.Tokenize(prompt["text"].get<std::string>());
     EXPECT_EQ(ids, prompt["ids"].get<std::vector<Token>>());
     EXPECT_EQ(model.Detokenize(ids), prompt["text"].get<std::string>());
-    const Answer answer = model.Generate(ids, Greedy(32));
+    GenerateOptions options = Greedy(32);
+    options.ignore_eos = true;
+    const Answer answer = model.Generate(ids, options);
     EXPECT_EQ(answer.ids, prompt["greedy_ids"].get<std::vector<Token>>());
     EXPECT_EQ(answer.text, model.Detokenize(answer.ids, /*skip_special=*/true));
     EXPECT_EQ(answer.finish_reason, FinishReason::kLength);

@@ -97,7 +97,9 @@ struct Model::Impl {
     const formats::Checkpoint& checkpoint = *open.checkpoint;
     const std::string& file = checkpoint.files().front();
     if (!checkpoint.tokenizer_json().empty()) {
-      tokenizer = text::Tokenizer::FromJson(checkpoint.tokenizer_json(), file);
+      LoadTokenizer(file);
+    }
+    if (tokenizer != nullptr) {
       // Answers to ChatML prompts end with it, whether or not the model names it.
       if (const auto id = tokenizer->TokenToId("<|im_end|>")) defaults.eos_ids.push_back(*id);
     }
@@ -110,6 +112,15 @@ struct Model::Impl {
                                  .kv_blocks = open.BlocksFor(options.sequences),
                                  .kv_type = open.kv_type,
                                  .chunk = open.chunk});
+  }
+
+  // A model runs on ids without it: whoever needs it meets the error then.
+  void LoadTokenizer(const std::string& file) {
+    try {
+      tokenizer = text::Tokenizer::FromJson(open.checkpoint->tokenizer_json(), file);
+    } catch (const Error& error) {
+      tokenizer_error = error;
+    }
   }
 
   void Describe(const ModelOptions& options) {
@@ -133,8 +144,10 @@ struct Model::Impl {
   }
 
   const text::Tokenizer& NeedTokenizer() const {
+    if (tokenizer_error) throw *tokenizer_error;
     if (tokenizer == nullptr) {
-      throw Error(ErrorCode::kUnsupported, "the model has no tokenizer", {info.file, "tokenizer"});
+      throw Error(ErrorCode::kUnsupported, "the model has no tokenizer; it takes token ids (--ids)",
+                  {info.file, "tokenizer"});
     }
     return *tokenizer;
   }
@@ -172,6 +185,7 @@ struct Model::Impl {
   api::OpenModel open;
   Defaults defaults;
   std::unique_ptr<text::Tokenizer> tokenizer;  // may be null
+  std::optional<Error> tokenizer_error;        // why it is
   std::unique_ptr<text::ChatTemplate> chat;
   ModelInfo info;
   std::unique_ptr<engine::Engine> engine;

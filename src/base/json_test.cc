@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <string>
 
 #include "base/utf8.h"
@@ -59,9 +58,8 @@ TEST(JsonTest, DuplicateKeys) {
 TEST(JsonTest, BigObjectsAreNotQuadratic) {
   std::string text = "{";
   for (int i = 0; i < 200000; ++i) text += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":0";
-  const auto start = std::chrono::steady_clock::now();
+  // Comparing every key with every other one would run into the test's time limit.
   EXPECT_EQ(Parse(text + "}").size(), 200000u);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
 TEST(Utf8Test, ValidAndInvalid) {

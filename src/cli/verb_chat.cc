@@ -209,9 +209,7 @@ class Chat {
 int Run(const Flags& flags, const Globals& globals) {
   Model model = Model::Open(flags.model, ModelOptionsOf(flags.run));
   const ModelInfo& info = model.info();
-  if (!info.has_tokenizer) {
-    throw Error(ErrorCode::kUnsupported, "the model has no tokenizer", {info.file, "tokenizer"});
-  }
+  if (!info.has_tokenizer) model.Tokenize("");  // throws, saying why there is none
   if (!info.has_chat_template) LogInfo("the model has no chat template; using ChatML");
   return Chat(flags, globals, std::move(model)).Run();
 }

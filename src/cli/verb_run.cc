@@ -29,11 +29,8 @@ struct Flags {
 std::vector<Token> Prompt(const Flags& flags, const Model& model) {
   if (!flags.ids.empty()) return ParseIds(flags.ids, model.info().vocab_size);
   const ModelInfo& info = model.info();
-  if (!info.has_tokenizer) {
-    throw Error(ErrorCode::kUnsupported, "the model has no tokenizer; give the prompt with --ids",
-                {info.file, "tokenizer"});
-  }
   const std::string text = flags.file.empty() ? flags.prompt : ReadTextFile(flags.file);
+  if (!info.has_tokenizer) return model.Tokenize(text);  // throws, saying why there is none
   if (flags.raw || !info.has_chat_template) {
     if (!flags.raw) LogInfo("the model has no chat template; completing the text plainly");
     if (!flags.system.empty()) {

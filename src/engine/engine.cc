@@ -34,9 +34,11 @@ struct Engine::Impl {
 
   Impl(model::Model* model, const text::Tokenizer* tokenizer, const SchedulerOptions& options)
       : scheduler(model, tokenizer, options) {
-    // Signals are for the program's own threads.
+    // Signals are for the program's own threads, but for a fault of this one: a blocked SIGBUS
+    // would end the process before the handler of mapped files sees it.
     sigset_t all, old;
     sigfillset(&all);
+    for (const int fault : {SIGBUS, SIGSEGV, SIGFPE, SIGILL}) sigdelset(&all, fault);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     thread = std::thread([this] { Loop(); });
     pthread_sigmask(SIG_SETMASK, &old, nullptr);

@@ -16,9 +16,21 @@ void VerifyAll(const formats::Checkpoint& checkpoint) {
   for (const formats::TensorView& tensor : checkpoint.tensors()) VerifyTensor(checkpoint, tensor);
 }
 
-// Skills are read and verified but not run yet: asking for one is an error.
+// Skills are read and verified but not run yet: asking for one is an error. So is running a file
+// that is nothing but a skill (CMF section 9.1).
 void CheckSkill(const formats::Checkpoint& checkpoint, const LoadOptions& options) {
   const std::string& file = checkpoint.files().front();
+  if (checkpoint.kind() == formats::CheckpointKind::kCmf) {
+    const auto skills = checkpoint.config().find("skills");
+    if (skills != checkpoint.config().end() && skills->is_array()) {
+      for (const auto& record : *skills) {
+        if (!record.is_object() || !record.contains("base_dir_hash")) continue;
+        throw Error(ErrorCode::kParse,
+                    "a skill without its base is no model; it is to be applied to that base first",
+                    {file, "header.skills"});
+      }
+    }
+  }
   const bool no_skill = options.skill.empty() || options.skill == "none";
   if (!no_skill) {
     throw Error(ErrorCode::kUnsupported,

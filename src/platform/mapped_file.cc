@@ -104,7 +104,9 @@ void Unregister(MappedRange* range) {
 }  // namespace
 
 std::unique_ptr<MappedFile> MappedFile::Open(const std::string& path) {
-  const FileDescriptor file = FileDescriptor::OpenForReading(path);
+  // Without O_NONBLOCK, opening a pipe waits for somebody who writes.
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.is_open()) ThrowErrno("cannot open", path);
   struct stat status = {};
   if (fstat(file.get(), &status) != 0) ThrowErrno("cannot read", path);
   if (!S_ISREG(status.st_mode)) {
