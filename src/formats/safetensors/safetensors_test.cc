@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-
 #include "formats/test_util.h"
 
 namespace moewe::formats {
