@@ -1,7 +1,7 @@
 # The front door. `make demo` and `make test` do everything, set-up included.
 PREFIX ?= /usr/local
 
-.PHONY: help setup build test demo bench check lint lint-all format fuzz asan tsan install clean
+.PHONY: help setup build test demo bench check lint lint-all format fuzz asan asan-layers tsan install clean
 .DEFAULT_GOAL := help
 
 help:      ## this list
@@ -25,8 +25,9 @@ asan: setup ## all tests under the address and undefined-behaviour sanitizers
 	@cmake --build --preset asan
 	@scripts/test.sh build/asan '.'
 tsan: setup ## platform, experts and engine tests under the thread sanitizer
-	@[ -f build/tsan/build.ninja ] || cmake --preset tsan
-	@scripts/tsan.sh
+	@scripts/sanitize.sh tsan platform experts engine
+asan-layers: setup ## the layers' tests alone, without the whole-program ones, under the first two
+	@scripts/sanitize.sh asan base platform quant formats kernels text model engine api convert
 check: ## formatting and include directions
 	@scripts/setup.sh lint && scripts/lint.sh quick
 lint: build ## formatting, include directions, clang-tidy over changed files
