@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "model/canonical.h"
+#include "model/name_parts.h"
 #include "model/weights.h"
 #include "moewe/error.h"
 
@@ -17,32 +17,17 @@ namespace {
 
 using formats::TensorView;
 
-// The number after `prefix` in `name`, and what follows it; nothing if there is none.
-std::optional<std::pair<uint32_t, std::string_view>> NumberAfter(std::string_view name,
-                                                                 std::string_view prefix) {
-  const size_t at = name.find(prefix);
-  if (at == std::string_view::npos) return std::nullopt;
-  name.remove_prefix(at + prefix.size());
-  uint32_t number = 0;
-  const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (problem != std::errc()) return std::nullopt;
-  return std::pair{number, name.substr(static_cast<size_t>(end - name.data()))};
-}
-
 // part of the file, layer, role of an expert's matrix (0 = none), expert.
 std::tuple<int, uint32_t, int, uint32_t> OrderKey(std::string_view name) {
   if (name.starts_with("model.embed_tokens")) return {0, 0, 0, 0};
   if (name.starts_with("model.norm.")) return {2, 0, 0, 0};
   if (name.starts_with("lm_head")) return {3, 0, 0, 0};
-  if (!name.starts_with("model.layers.")) return {4, 0, 0, 0};
-  const auto layer = NumberAfter(name, "model.layers.");
+  const auto layer = model::EatNumbered(&name, "model.layers.");
   if (!layer) return {4, 0, 0, 0};
-  const auto expert = NumberAfter(name, ".mlp.experts.");
-  if (!expert) return {1, layer->first, 0, 0};
-  const int role = expert->second.starts_with(".gate_proj") ? 1
-                   : expert->second.starts_with(".up_proj") ? 2
-                                                            : 3;
-  return {1, layer->first, role, expert->first};
+  const auto expert = model::EatNumbered(&name, ".mlp.experts.");
+  if (!expert) return {1, *layer, 0, 0};
+  const int role = name.starts_with(".gate_proj") ? 1 : name.starts_with(".up_proj") ? 2 : 3;
+  return {1, *layer, role, *expert};
 }
 
 // Rules and what became of each: a misspelled one must not pass in silence.

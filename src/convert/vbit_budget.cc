@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/json.h"
+#include "model/name_parts.h"
 #include "platform/mapped_file.h"
 #include "quant/vbit.h"
 
@@ -118,19 +119,13 @@ std::vector<std::vector<uint8_t>> JointVbitWidths(const std::vector<std::vector<
 }
 
 std::optional<ExpertTensor> ParseExpertTensor(const std::string& name) {
-  static constexpr std::string_view kLayers = "model.layers.";
-  static constexpr std::string_view kExperts = ".mlp.experts.";
-  if (!name.starts_with(kLayers)) return std::nullopt;
-  const size_t experts = name.find(kExperts);
-  if (experts == std::string::npos) return std::nullopt;
-  const size_t number = experts + kExperts.size();
-  const size_t end = name.find('.', number);
-  if (end == std::string::npos) return std::nullopt;
-  const std::string_view view = name;
-  const auto layer = ParseNumber(view.substr(kLayers.size(), experts - kLayers.size()));
-  const auto expert = ParseNumber(view.substr(number, end - number));
-  if (!layer || !expert) return std::nullopt;
-  return ExpertTensor{name.substr(0, number) + "*" + name.substr(end), *layer, *expert};
+  std::string_view rest = name;
+  const auto layer = model::EatNumbered(&rest, "model.layers.");
+  if (!layer || !model::Eat(&rest, ".mlp.experts.")) return std::nullopt;
+  const std::string before = name.substr(0, name.size() - rest.size());
+  const auto expert = model::EatNumber(&rest);
+  if (!expert || !rest.starts_with('.')) return std::nullopt;
+  return ExpertTensor{before + "*" + std::string(rest), *layer, *expert};
 }
 
 VbitBudget::VbitBudget(const ConvertPlan& plan, RouteCounts counts, float mean_bits,

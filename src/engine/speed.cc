@@ -1,7 +1,6 @@
 #include "engine/speed.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <map>
 #include <optional>
@@ -10,6 +9,7 @@
 
 #include "engine/random.h"
 #include "model/canonical.h"
+#include "model/name_parts.h"
 #include "moewe/error.h"
 #include "platform/memory_scan.h"
 
@@ -27,17 +27,6 @@ double Since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Takes `prefix` and a number off the front of *text.
-std::optional<uint32_t> EatNumbered(std::string_view* text, std::string_view prefix) {
-  if (!text->starts_with(prefix)) return std::nullopt;
-  uint32_t number = 0;
-  const char* end = text->data() + text->size();
-  const auto [stop, problem] = std::from_chars(text->data() + prefix.size(), end, number);
-  if (problem != std::errc()) return std::nullopt;
-  *text = std::string_view(stop, static_cast<size_t>(end - stop));
-  return number;
-}
-
 // Which bytes decoding a token reads, by the experts that it went through.
 class ReadBytes : public model::ForwardObserver {
  public:
@@ -49,9 +38,9 @@ class ReadBytes : public model::ForwardObserver {
       const bool head = model.config().tie_word_embeddings ? name == "model.embed_tokens.weight"
                                                            : name == "lm_head.weight";
       if (head) AddScanPieces(tensor.bytes, &head_);
-      const std::optional<uint32_t> layer = EatNumbered(&name, "model.layers.");
+      const std::optional<uint32_t> layer = model::EatNumbered(&name, "model.layers.");
       if (!layer || *layer >= layers_.size()) continue;
-      const std::optional<uint32_t> expert = EatNumbered(&name, ".mlp.experts.");
+      const std::optional<uint32_t> expert = model::EatNumbered(&name, ".mlp.experts.");
       AddScanPieces(tensor.bytes,
                     expert ? &layers_[*layer].experts[*expert] : &layers_[*layer].trunk);
     }

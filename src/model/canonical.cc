@@ -4,33 +4,17 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 #include <string_view>
 #include <unordered_set>
 
 #include "model/config_limits.h"
+#include "model/name_parts.h"
 
 namespace moewe::model {
 namespace {
 
 using formats::TensorView;
-
-// Takes `prefix` off the front of *text if it is there.
-bool Eat(std::string_view* text, std::string_view prefix) {
-  if (!text->starts_with(prefix)) return false;
-  text->remove_prefix(prefix.size());
-  return true;
-}
-
-// Takes a decimal number off the front of *text.
-std::optional<uint32_t> EatNumber(std::string_view* text) {
-  uint32_t number = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
-  if (error != std::errc()) return {};
-  text->remove_prefix(static_cast<size_t>(end - text->data()));
-  return number;
-}
 
 // Tensors of a layer that keep their names.
 bool IsPlainRole(std::string_view role) {
