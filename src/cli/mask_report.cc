@@ -8,13 +8,8 @@
 namespace moewe::cli {
 namespace {
 
+using formats::cmf::LiveBits;
 using formats::cmf::TaskMask;
-
-uint64_t LiveBits(Bytes row) {
-  uint64_t count = 0;
-  for (const uint8_t byte : row) count += static_cast<uint64_t>(__builtin_popcount(byte));
-  return count;
-}
 
 Json Counts(const std::vector<Bytes>& rows) {
   Json counts = Json::array();

@@ -16,25 +16,14 @@ namespace {
 using formats::CmfFile;
 using formats::TensorView;
 using formats::cmf::Header;
+using formats::cmf::LiveBits;
 using formats::cmf::MaskBit;
 using formats::cmf::MaskCatalog;
+using formats::cmf::MaskNames;
 using formats::cmf::TaskMask;
 
 // A default_task that names nothing: there is always one to read, also for readers that need it.
 constexpr const char* kNoDefault = "none";
-
-uint64_t LiveBits(const std::vector<uint8_t>& row) {
-  uint64_t count = 0;
-  for (const uint8_t byte : row) count += static_cast<uint64_t>(__builtin_popcount(byte));
-  return count;
-}
-
-std::string Names(const MaskCatalog& catalog) {
-  std::string names;
-  for (const TaskMask& mask : catalog.masks)
-    names += (names.empty() ? "'" : ", '") + mask.name + "'";
-  return names.empty() ? "the file has no masks" : "the file has " + names;
-}
 
 bool Has(const MaskCatalog& catalog, const std::string& name) {
   return std::any_of(catalog.masks.begin(), catalog.masks.end(),
@@ -60,7 +49,7 @@ class Adder {
     if (mask_.parent.is_string() && !Has(catalog_, mask_.parent)) {
       throw Error(ErrorCode::kUnknownName,
                   fmt::format("the parent '{}' is no mask: {}", mask_.parent.get<std::string>(),
-                              Names(catalog_)),
+                              MaskNames(catalog_)),
                   At());
     }
     for (uint64_t layer = 0; layer < header_.num_layers; ++layer) {
@@ -194,7 +183,7 @@ uint32_t AddMask(const CmfFile& source, const MaskDescription& mask, bool make_d
   blobs.push_back(mask.rows.Blob());
   formats::CmfChanges changes;
   changes.masks = formats::cmf::SerializeMasks(std::move(meta), blobs);
-  formats::RewriteCmf(source, 0, changes, dst);
+  formats::RewriteCmf(source, changes, dst);
   return task_id;
 }
 
@@ -207,7 +196,8 @@ void RemoveMask(const CmfFile& source, const std::string& name, const std::strin
   const auto found = std::find_if(catalog.masks.begin(), catalog.masks.end(), is_it);
   if (found == catalog.masks.end()) {
     throw Error(ErrorCode::kUnknownName,
-                fmt::format("there is no mask '{}': {}", name, Names(catalog)), {file, "masks"});
+                fmt::format("there is no mask '{}': {}", name, MaskNames(catalog)),
+                {file, "masks"});
   }
   for (const TaskMask& mask : catalog.masks) {
     if (mask.meta.contains("parent") && mask.meta["parent"] == name) {
@@ -230,7 +220,7 @@ void RemoveMask(const CmfFile& source, const std::string& name, const std::strin
       std::any_of(contents.sparse_index.begin(), contents.sparse_index.end(),
                   [&](const auto& entry) { return entry.task_id == found->task_id; });
   if (indexed) changes.index.emplace();
-  formats::RewriteCmf(source, 0, changes, dst);
+  formats::RewriteCmf(source, changes, dst);
 }
 
 }  // namespace moewe::convert

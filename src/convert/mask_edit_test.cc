@@ -238,7 +238,7 @@ TEST_F(MaskEdit, RunningAMaskThatDoesNotFit) {
          {{{"task_id", 0}, {"name", "odd"}, {"has_expert_fields", !rows.experts.empty()}}}}};
     formats::CmfChanges changes;
     changes.masks = formats::cmf::SerializeMasks(meta, {rows.Blob()});
-    formats::RewriteCmf(*file, 0, changes, At("odd.cmf"));
+    formats::RewriteCmf(*file, changes, At("odd.cmf"));
   };
   std::string message;
   const auto load = [&](const std::string& task) {
@@ -270,7 +270,7 @@ TEST_F(MaskEdit, RunningAMaskThatDoesNotFit) {
       {{"masks", {{{"task_id", 0}, {"name", "a"}}, {{"task_id", 1}, {"name", "a"}}}}},
       {rows.Blob(), rows.Blob()});
   changes.index.emplace();
-  formats::RewriteCmf(*file, 0, changes, At("odd.cmf"));
+  formats::RewriteCmf(*file, changes, At("odd.cmf"));
   EXPECT_EQ(load("a"), ErrorCode::kParse);
   EXPECT_EQ(load(""), std::nullopt);
 }

@@ -11,8 +11,6 @@ namespace {
 
 using formats::cmf::MaskCatalog;
 
-bool Bit(Bytes row, uint32_t i) { return (row[i / 8] >> (i % 8) & 1) != 0; }
-
 class Selector {
  public:
   Selector(const formats::cmf::TaskMask& mask, const formats::cmf::Header& header,
@@ -61,7 +59,7 @@ class Selector {
                              const char* what, bool* none) const {
     std::vector<uint32_t> live;
     for (uint32_t i = 0; i < width; ++i) {
-      if (Bit(row, i)) live.push_back(i);
+      if (formats::cmf::MaskBit(row, i)) live.push_back(i);
     }
     if (live.size() == width) return {};
     if (width != actual) {
@@ -97,16 +95,9 @@ const formats::cmf::TaskMask* Find(const MaskCatalog& catalog, const std::string
 
 [[noreturn]] void Unknown(const MaskCatalog& catalog, const std::string& name,
                           const std::string& file) {
-  std::string message = fmt::format("there is no task '{}': ", name);
-  if (catalog.masks.empty()) {
-    message += "the file has no masks";
-  } else {
-    message += "the file has ";
-    for (size_t i = 0; i < catalog.masks.size(); ++i) {
-      message += (i == 0 ? "'" : ", '") + catalog.masks[i].name + "'";
-    }
-  }
-  throw Error(ErrorCode::kUnknownName, message, {file, "--task"});
+  throw Error(ErrorCode::kUnknownName,
+              fmt::format("there is no task '{}': {}", name, formats::cmf::MaskNames(catalog)),
+              {file, "--task"});
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ class CmfFile : public Checkpoint {
   // Of file `part`. The first one (of a set shard 1) alone has masks, tokenizer, chat bundle and
   // skills.
   const CmfContents& contents(size_t part = 0) const { return parts_.at(part).contents; }
-  Bytes file_bytes(size_t part = 0) const { return parts_.at(part).file->bytes(); }
+  Bytes file_bytes() const { return parts_.front().file->bytes(); }
 
  private:
   struct Part {

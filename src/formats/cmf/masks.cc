@@ -125,6 +125,25 @@ class MaskParser {
 
 }  // namespace
 
+uint64_t LiveBits(Bytes row) {
+  uint64_t count = 0;
+  for (const uint8_t byte : row) count += static_cast<uint64_t>(__builtin_popcount(byte));
+  return count;
+}
+
+std::string MaskNames(const MaskCatalog& catalog) {
+  std::string names;
+  for (const TaskMask& mask : catalog.masks) {
+    names += (names.empty() ? "'" : ", '") + mask.name + "'";
+  }
+  return names.empty() ? "the file has no masks" : "the file has " + names;
+}
+
+uint32_t MaskFeatures(bool has_masks, uint64_t num_loops) {
+  if (!has_masks) return 0;
+  return num_loops > 1 ? kBinaryMasks | kLoopMasks : kBinaryMasks;
+}
+
 std::vector<uint8_t> SerializeMasks(Json meta, const std::vector<std::vector<uint8_t>>& blobs) {
   constexpr size_t kHeader = 8;
   const auto align = [](size_t position) { return (position + 7) / 8 * 8; };

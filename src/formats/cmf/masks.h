@@ -40,6 +40,15 @@ inline bool MaskBit(Bytes row, uint64_t i) {
   return (row[static_cast<size_t>(i / 8)] >> (i % 8) & 1) != 0;
 }
 
+// How many bits of a row are set; there are none beyond its dimension.
+uint64_t LiveBits(Bytes row);
+
+// "the file has 'a', 'b'", for messages.
+std::string MaskNames(const MaskCatalog& catalog);
+
+// The bits of required_features that a masks section asks for; 0 without one.
+uint32_t MaskFeatures(bool has_masks, uint64_t num_loops);
+
 // The bytes of a masks section: `meta` as it is, but for the place of each mask's blob, and the
 // blobs (one a member of meta["masks"], on multiples of 8).
 std::vector<uint8_t> SerializeMasks(Json meta, const std::vector<std::vector<uint8_t>>& blobs);

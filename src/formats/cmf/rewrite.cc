@@ -32,20 +32,12 @@ std::string HeaderText(const Json& header, const CmfChanges& changes, Bytes mask
   return renewed.dump();
 }
 
-uint32_t Features(uint32_t old, const cmf::Header& header, bool has_masks) {
-  uint32_t features = old & ~(cmf::kBinaryMasks | cmf::kLoopMasks);
-  if (has_masks) features |= cmf::kBinaryMasks;
-  if (has_masks && header.num_loops > 1) features |= cmf::kLoopMasks;
-  return features;
-}
-
 }  // namespace
 
-void RewriteCmf(const CmfFile& source, size_t part, const CmfChanges& changes,
-                const std::string& dst) {
-  const CmfContents& contents = source.contents(part);
+void RewriteCmf(const CmfFile& source, const CmfChanges& changes, const std::string& dst) {
+  const CmfContents& contents = source.contents();
   const cmf::Envelope& old = contents.envelope;
-  const Bytes file = source.file_bytes(part);
+  const Bytes file = source.file_bytes();
   const auto bytes_of = [&](const std::optional<std::vector<uint8_t>>& changed,
                             const cmf::Section& section) {
     return changed ? Bytes(*changed) : SectionBytes(file, section);
@@ -54,8 +46,7 @@ void RewriteCmf(const CmfFile& source, size_t part, const CmfChanges& changes,
   const Bytes tokenizer = SectionBytes(file, old.tokenizer);
   const Bytes index = bytes_of(changes.index, old.index);
   const Bytes directory = SectionBytes(file, old.directory);
-  const Json& json = changes.header ? *changes.header : contents.header.json;
-  const std::string header = HeaderText(json, changes, masks, index);
+  const std::string header = HeaderText(contents.header.json, changes, masks, index);
 
   cmf::Envelope envelope = old;
   envelope.header = {cmf::kEnvelopeSize, header.size()};
@@ -73,7 +64,8 @@ void RewriteCmf(const CmfFile& source, size_t part, const CmfChanges& changes,
   envelope.tokenizer = place(tokenizer);
   envelope.index = place(index);
   envelope.required_features =
-      Features(old.required_features, contents.header, envelope.masks.present());
+      (old.required_features & ~(cmf::kBinaryMasks | cmf::kLoopMasks)) |
+      cmf::MaskFeatures(envelope.masks.present(), contents.header.num_loops);
   envelope.header_hash = HashBytes(AsBytes(header));
 
   AtomicFile out(dst);

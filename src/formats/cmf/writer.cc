@@ -14,6 +14,7 @@
 #include "base/utf8.h"
 #include "formats/cmf/directory.h"
 #include "formats/cmf/envelope.h"
+#include "formats/cmf/masks.h"
 #include "formats/cmf/write_journal.h"
 #include "formats/cmf/writer_layout.h"
 #include "moewe/error.h"
@@ -58,14 +59,10 @@ uint32_t RequiredFeatures(const CmfPlan& plan) {
     if (entry.dtype == DType::kVbit || entry.dtype == DType::kQ82f) features |= cmf::kQuant2f;
   }
   const Json& header = plan.header;
-  if (!plan.masks.empty()) {
-    features |= cmf::kBinaryMasks;
-    const Json& arch = header.contains("arch") ? header.at("arch") : header;
-    if (arch.contains("num_loops") && arch.at("num_loops").is_number_unsigned() &&
-        arch.at("num_loops").get<uint64_t>() > 1) {
-      features |= cmf::kLoopMasks;
-    }
-  }
+  const Json& arch = header.contains("arch") ? header.at("arch") : header;
+  const bool counted = arch.contains("num_loops") && arch.at("num_loops").is_number_unsigned();
+  features |=
+      cmf::MaskFeatures(!plan.masks.empty(), counted ? arch.at("num_loops").get<uint64_t>() : 1);
   if (header.contains("skills") && header.at("skills").is_array()) {
     for (const Json& skill : header.at("skills")) {
       if (skill.is_object() && skill.contains("base_dir_hash") &&
