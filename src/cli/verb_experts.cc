@@ -63,12 +63,8 @@ int Stats(Flags flags, const Globals& globals) {
     const std::vector<uint8_t> bytes = ReadWholeFile(path, kLargestInput);
     const std::vector<model::TokenId> ids = tokenizer->Encode(
         {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, /*add_special_tokens=*/false);
-    for (size_t begin = 0; begin < ids.size(); begin += window) {
-      if (interrupted) throw Error(ErrorCode::kInterrupted, "stopped");
-      convert::CountExperts(open.model.get(),
-                            std::span(ids).subspan(begin, std::min(window, ids.size() - begin)),
-                            window, open.chunk, open.kv_type, &counts);
-    }
+    convert::CountExperts(open.model.get(), ids, window, open.chunk, open.kv_type, interrupted,
+                          &counts);
     tokens += ids.size();
     if (!globals.quiet) LogInfo(fmt::format("{}: {} tokens", path, ids.size()));
   }
@@ -90,10 +86,7 @@ int Mask(const Flags& flags, const Globals& globals) {
   convert::AddMask(*source, mask, flags.make_default, flags.dst);
   Json kept = Json::object();
   for (size_t layer = 0; layer < mask.rows.experts.size(); ++layer) {
-    uint64_t live = 0;
-    for (const uint8_t byte : mask.rows.experts[layer]) {
-      live += static_cast<uint64_t>(__builtin_popcount(byte));
-    }
+    const uint64_t live = formats::cmf::LiveBits(mask.rows.experts[layer]);
     if (live < header.num_experts) kept[std::to_string(layer)] = live;
   }
   if (!globals.quiet) {

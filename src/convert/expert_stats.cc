@@ -84,12 +84,13 @@ void AddCounts(const ExpertCounts& more, const std::string& file, ExpertCounts* 
 }
 
 void CountExperts(model::Model* model, std::span<const model::TokenId> ids, size_t window,
-                  size_t chunk, model::KvType kv_type, ExpertCounts* counts) {
+                  size_t chunk, model::KvType kv_type, const std::atomic<bool>& cancel,
+                  ExpertCounts* counts) {
   Counter counter(*model, counts);
-  const size_t blocks = (window + model::kBlockTokens - 1) / model::kBlockTokens;
-  model::KvPool pool(model->config(), kv_type, blocks);
+  model::KvPool pool(model->config(), kv_type, model::BlocksFor(window));
   std::vector<float> no_logits;
   for (size_t begin = 0; begin < ids.size(); begin += window) {
+    if (cancel) throw Error(ErrorCode::kInterrupted, "stopped");
     model::Sequence sequence(&pool);
     const auto text = ids.subspan(begin, std::min(window, ids.size() - begin));
     for (size_t at = 0; at < text.size(); at += chunk) {

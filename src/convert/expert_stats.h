@@ -2,6 +2,7 @@
 #ifndef MOEWE_CONVERT_EXPERT_STATS_H_
 #define MOEWE_CONVERT_EXPERT_STATS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -27,9 +28,11 @@ ExpertCounts ExpertCountsFromJson(const Json& json, const std::string& file);
 void AddCounts(const ExpertCounts& more, const std::string& file, ExpertCounts* counts);
 
 // Runs `ids` through `model` in windows of at most `window` tokens, each from an empty context, and
-// counts every token's chosen experts in every layer. The counts do not depend on `chunk`.
+// counts every token's chosen experts in every layer. The counts do not depend on `chunk`. Throws
+// Error{kInterrupted} before the next window once `cancel` is set.
 void CountExperts(model::Model* model, std::span<const model::TokenId> ids, size_t window,
-                  size_t chunk, model::KvType kv_type, ExpertCounts* counts);
+                  size_t chunk, model::KvType kv_type, const std::atomic<bool>& cancel,
+                  ExpertCounts* counts);
 
 // The smallest set of most-chosen experts whose choices reach `cover` of all, ascending; ties go to
 // the lower id. All of them if nothing was counted.
