@@ -9,6 +9,7 @@
 #include "api/open_model.h"
 #include "base/json.h"
 #include "engine/engine.h"
+#include "engine/score.h"
 #include "moewe/error.h"
 #include "moewe/moewe.h"
 #include "text/bundle_template.h"
@@ -53,18 +54,6 @@ struct Defaults {
   std::vector<Token> eos_ids;
   Json generation = Json::object();
 };
-
-// log softmax(logits)[id], in a fixed order.
-double LogProb(std::span<const float> logits, Token id) {
-  const double max = *std::ranges::max_element(logits);
-  double sum = 0.0;
-  for (const float logit : logits) sum += std::exp(logit - max);
-  const double log_prob = logits[static_cast<size_t>(id)] - max - std::log(sum);
-  if (!std::isfinite(sum)) {
-    throw Error(ErrorCode::kInternal, "the model's logits are not finite");
-  }
-  return log_prob;
-}
 
 FinishReason Public(engine::FinishReason reason) {
   switch (reason) {
@@ -173,12 +162,13 @@ struct Model::Impl {
     return result;
   }
 
-  // Logits of every position of `ids`.
-  void Score(std::span<const Token> ids,
+  // Logits of every position of `ids`, or of the last one.
+  void Score(std::span<const Token> ids, bool last_only,
              std::function<void(size_t first, std::span<const float> logits)> on_logits) const {
     engine::Request request;
     request.prompt.assign(ids.begin(), ids.end());
     request.on_logits = std::move(on_logits);
+    request.last_logits_only = last_only;
     Run(std::move(request));
   }
 
@@ -244,9 +234,8 @@ Answer Model::Generate(std::span<const Token> prompt, const GenerateOptions& opt
 
 std::vector<float> Model::Logits(std::span<const Token> ids) const {
   std::vector<float> last;
-  impl_->Score(ids, [&](size_t, std::span<const float> logits) {
-    const auto row = logits.last(impl_->info.vocab_size);
-    last.assign(row.begin(), row.end());
+  impl_->Score(ids, /*last_only=*/true, [&](size_t, std::span<const float> logits) {
+    last.assign(logits.begin(), logits.end());
   });
   return last;
 }
@@ -254,9 +243,9 @@ std::vector<float> Model::Logits(std::span<const Token> ids) const {
 std::vector<double> Model::LogProbs(std::span<const Token> ids) const {
   const size_t vocab = impl_->info.vocab_size;
   std::vector<double> log_probs;
-  impl_->Score(ids, [&](size_t first, std::span<const float> logits) {
+  impl_->Score(ids, /*last_only=*/false, [&](size_t first, std::span<const float> logits) {
     for (size_t p = first; !logits.empty() && p + 1 < ids.size(); ++p) {
-      log_probs.push_back(LogProb(logits.first(vocab), ids[p + 1]));
+      log_probs.push_back(-engine::NegativeLogLikelihood(logits.first(vocab), ids[p + 1]));
       logits = logits.subspan(vocab);
     }
   });

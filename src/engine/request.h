@@ -35,10 +35,11 @@ struct Request {
   // positions [first, first + n), in ascending order, each once. Called on the thread that
   // computes.
   std::function<void(size_t first, std::span<const float> logits)> on_logits;
+  // Of them, only those of the last position, which costs one row of the head instead of all.
+  bool last_logits_only = false;
 };
 
 enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kError };
-std::string_view FinishReasonName(FinishReason reason);  // "stop", "length", "cancelled", "error"
 
 struct Result {
   std::vector<TokenId> ids;

@@ -40,20 +40,6 @@ Error CurrentError() {
 
 }  // namespace
 
-std::string_view FinishReasonName(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kCancelled:
-      return "cancelled";
-    case FinishReason::kError:
-      return "error";
-  }
-  return "error";
-}
-
 struct Scheduler::Task {
   Task(Request r, const text::Tokenizer* tokenizer, std::function<void(Result)> d)
       : request(std::move(r)),
@@ -66,6 +52,7 @@ struct Scheduler::Task {
   }
 
   bool scored() const { return request.on_logits != nullptr; }
+  bool wants_every_row() const { return scored() && !request.last_logits_only; }
   bool cancelled() const {
     return (request.cancel != nullptr && request.cancel->load()) ||
            (request.abandoned != nullptr && request.abandoned->load());
@@ -188,9 +175,9 @@ bool Scheduler::Fits(const Task& task) const {
 }
 
 void Scheduler::Start(Task& task) {
-  // At least one token is left to compute: its logits are wanted. Scoring wants them all.
-  const auto beginning =
-      std::span<const TokenId>(task.tokens).first(task.scored() ? 0 : task.tokens.size() - 1);
+  // At least one token is left to compute: its logits are wanted. Some requests want them all.
+  const auto beginning = std::span<const TokenId>(task.tokens)
+                             .first(task.wants_every_row() ? 0 : task.tokens.size() - 1);
   const Task* donor = nullptr;
   size_t length = 0;
   if (options_.reuse_prefixes) {
@@ -232,7 +219,7 @@ void Scheduler::Plan() {
     std::span<const TokenId> tokens = task.pending();
     if (tokens.size() > 1) {
       tokens = tokens.first(std::min(tokens.size(), prompt_tokens));
-      if (task.scored()) tokens = tokens.first(std::min(tokens.size(), kMaxScoredRows));
+      if (task.wants_every_row()) tokens = tokens.first(std::min(tokens.size(), kMaxScoredRows));
       prompt_tokens -= tokens.size();
     }
     if (!tokens.empty()) {
@@ -244,7 +231,7 @@ void Scheduler::Plan() {
         continue;
       }
       model::SequenceChunk chunk{&*task.sequence, tokens, Wanted::kNone};
-      if (task.scored()) {
+      if (task.wants_every_row()) {
         chunk.logits = Wanted::kAll;
       } else if (tokens.size() == task.pending().size()) {
         chunk.logits = Wanted::kLast;

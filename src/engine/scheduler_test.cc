@@ -321,6 +321,22 @@ TEST(Scheduler, ScoringGivesEveryPositionOnceInAnyCircumstances) {
   EXPECT_EQ(all[0].size(), prompt.size() * vocab);
   EXPECT_EQ(all[0], all[1]);
   EXPECT_EQ(all[0], all[2]);
+
+  // The last row alone is the same row, also behind a beginning that is there already.
+  Scheduler scheduler(test.model.get(), nullptr, Options(7));
+  for (int run = 0; run < 2; ++run) {
+    Request request;
+    request.prompt = prompt;
+    request.last_logits_only = true;
+    std::vector<float> last;
+    request.on_logits = [&](size_t first, std::span<const float> rows) {
+      EXPECT_EQ(first, prompt.size() - 1);
+      last.insert(last.end(), rows.begin(), rows.end());
+    };
+    scheduler.Add(request, [](Result) {});
+    while (scheduler.Step()) continue;
+    EXPECT_EQ(last, std::vector<float>(all[0].end() - static_cast<ptrdiff_t>(vocab), all[0].end()));
+  }
 }
 
 TEST(Scheduler, RefusesBadRequestsBeforeComputing) {
