@@ -1,8 +1,11 @@
 // The public API on the demonstration model.
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <atomic>
 #include <cmath>
+#include <filesystem>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -211,6 +214,27 @@ TEST(Api, Errors) {
   EXPECT_FALSE(bare.info().has_tokenizer);
   EXPECT_EQ(CodeOf([&] { bare.Tokenize("x"); }), ErrorCode::kUnsupported);
   EXPECT_EQ(bare.Generate(std::vector<Token>{1, 2, 3}, Greedy(4)).text, "");
+}
+
+// The engine's own thread reads the weights: what it meets there must not end the process.
+TEST(Api, AFileThatShrinksWhileItRunsEndsTheRequest) {
+  namespace fs = std::filesystem;
+  std::string folder = (fs::temp_directory_path() / "moewe_api_test.XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  for (const auto& entry : fs::directory_iterator(kDemo)) {
+    if (entry.is_regular_file()) fs::copy(entry.path(), folder);
+  }
+  {
+    const Model model = Model::Open(folder);
+    GenerateOptions options = Greedy(400);
+    options.ignore_eos = true;
+    const auto shrink = [&](std::string_view) {
+      fs::resize_file(fs::path(folder) / "model.safetensors", 50000);
+    };
+    EXPECT_EQ(CodeOf([&] { model.Generate(model.Tokenize("Once"), options, shrink); }),
+              ErrorCode::kIo);
+  }
+  fs::remove_all(folder);
 }
 
 }  // namespace
