@@ -76,7 +76,8 @@ void QuantizeAvx2(const float* x, const uint8_t* col_field, size_t count, size_t
                   Input input, size_t groups_per_vector, uint8_t* row);
 #endif
 
-inline size_t Int8PanelFloats(size_t cols) { return PreparedRow::PaddedGroups(cols) * 4 + 32; }
+// Panels are written in steps of up to 16 groups.
+inline size_t Int8PanelFloats(size_t cols) { return PreparedRow::PaddedGroups(cols) * 4 + 64; }
 
 }  // namespace moewe::kernels
 

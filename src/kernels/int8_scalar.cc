@@ -166,7 +166,7 @@ const uint8_t* ColFieldOf(const Matrix& m) {
 }
 
 size_t Int8ScratchFloats(size_t cols) {
-  constexpr size_t kLadders = 8 * kLadderRungs * 2;
+  constexpr size_t kLadders = 8 * kLadderRungs;
   return 2 * Int8PanelFloats(cols) + kLadders;
 }
 
