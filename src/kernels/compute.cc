@@ -1,6 +1,7 @@
 #include "kernels/compute.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <vector>
 
@@ -27,6 +28,14 @@ uint32_t RowsPerChunk(size_t row_bytes) {
 
 size_t RowBytes(const Matrix& m) { return m.bytes.size() / std::max<uint32_t>(m.rows, 1); }
 
+// Rows [begin, end) of a job of a region.
+struct Chunk {
+  size_t job = 0;
+  uint32_t begin = 0;
+  uint32_t end = 0;
+  bool empty() const { return begin == end; }
+};
+
 // A matrix and the n entries of Impl::inputs and Impl::outputs, from `first` on, that go through
 // it.
 struct Product {
@@ -50,6 +59,12 @@ struct GateUp {
   const uint8_t* hidden_col_field;
   size_t hidden_row_bytes;
   uint8_t* hidden;
+};
+
+// Chunks that a worker takes in order, and others when they are done with their own.
+struct alignas(kCacheLine) ChunkRange {
+  std::atomic<size_t> next;
+  size_t end;
 };
 
 // One FFN of a call: rows of x and y that it takes, null = all in order.
@@ -93,6 +108,7 @@ struct Compute::Impl {
   std::vector<float*> outputs;
   std::vector<size_t> chunk_end;  // of each job of a region, cumulative
   std::vector<uint32_t> chunk_rows;
+  std::vector<ChunkRange> ranges;             // one a worker
   std::vector<AlignedBuffer<float>> scratch;  // one a worker
   AlignedBuffer<uint8_t> hidden;
 
@@ -101,8 +117,10 @@ struct Compute::Impl {
   }
   float* Scratch(int worker) { return scratch[static_cast<size_t>(worker)].data(); }
 
-  // Runs task(job, row_begin, row_end, worker) over chunks of the rows of all jobs, which were
-  // announced by AddChunks in order.
+  // Runs task(chunk, next, worker) over chunks of the rows of all jobs, which were announced by
+  // AddChunks in order; `next` is the one that the worker most likely takes afterwards, or empty.
+  // Workers go through memory in one direction, each through a part of its own as far as they keep
+  // pace: that is what prefetching, by hardware or by kernels, can follow.
   void AddChunks(uint32_t rows_of_job, size_t row_bytes) {
     const uint32_t per_chunk = RowsPerChunk(row_bytes);
     chunk_rows.push_back(per_chunk);
@@ -112,20 +130,37 @@ struct Compute::Impl {
   template <typename RowsOf, typename Task>
   void RunChunks(const RowsOf& rows_of, const Task& task) {
     if (chunk_end.empty()) return;
-    pool->Run(chunk_end.back(), [&](size_t chunk, int worker) {
+    const auto chunk_at = [&](size_t index) {
       const auto job = static_cast<size_t>(
-          std::upper_bound(chunk_end.begin(), chunk_end.end(), chunk) - chunk_end.begin());
+          std::upper_bound(chunk_end.begin(), chunk_end.end(), index) - chunk_end.begin());
       const size_t first = job == 0 ? 0 : chunk_end[job - 1];
-      const auto begin = static_cast<uint32_t>((chunk - first) * chunk_rows[job]);
-      task(job, begin, std::min(rows_of(job), begin + chunk_rows[job]), worker);
+      const auto begin = static_cast<uint32_t>((index - first) * chunk_rows[job]);
+      return Chunk{job, begin, std::min(rows_of(job), begin + chunk_rows[job])};
+    };
+    const size_t count = chunk_end.back();
+    const size_t parts = std::min(count, ranges.size());
+    for (size_t i = 0; i < parts; ++i) {
+      ranges[i].next.store(count * i / parts, std::memory_order_relaxed);
+      ranges[i].end = count * (i + 1) / parts;
+    }
+    pool->Run(parts, [&](size_t part, int worker) {
+      for (size_t i = 0; i < parts; ++i) {
+        ChunkRange& range = ranges[(part + i) % parts];
+        for (size_t index = range.next.fetch_add(1, std::memory_order_relaxed); index < range.end;
+             index = range.next.fetch_add(1, std::memory_order_relaxed)) {
+          const bool last = index + 1 == range.end;
+          task(chunk_at(index), last ? Chunk{} : chunk_at(index + 1), worker);
+        }
+      }
     });
     chunk_end.clear();
     chunk_rows.clear();
   }
 
   void RunProducts();
-  void ProductChunk(const Product& p, uint32_t begin, uint32_t end, int worker);
-  void GateUpChunk(const GateUp& job, GateFunction gate, uint32_t begin, uint32_t end, int worker);
+  void ProductChunk(const Product& p, const Chunk& chunk, const NextRows& next, int worker);
+  void GateUpChunk(const GateUp& job, GateFunction gate, const Chunk& chunk, const NextRows& next,
+                   int worker);
   void AddInputs(size_t form, size_t n, const uint32_t* token_rows);
   size_t AddRows(const Matrix& w, Input input, const FfnShare& share, const float* x,
                  size_t x_rows);
@@ -133,13 +168,14 @@ struct Compute::Impl {
   void RunFfns(GateFunction gate, const float* x, size_t x_rows, float* y);
 };
 
-void Compute::Impl::ProductChunk(const Product& p, uint32_t begin, uint32_t end, int worker) {
+void Compute::Impl::ProductChunk(const Product& p, const Chunk& chunk, const NextRows& next,
+                                 int worker) {
   float* y[kTokenBlock];
   for (size_t t = 0; t < p.n; t += kTokenBlock) {
     const size_t count = std::min(kTokenBlock, p.n - t);
-    ForRuns(p.rows, begin, end, [&](uint32_t first, uint32_t last) {
+    ForRuns(p.rows, chunk.begin, chunk.end, [&](uint32_t first, uint32_t last) {
       for (size_t i = 0; i < count; ++i) y[i] = outputs[p.first + t + i] + first;
-      ComputeRows(p.w, p.input, first, last, &inputs[p.first + t], count, y, Scratch(worker));
+      ComputeRows(p.w, p.input, first, last, &inputs[p.first + t], count, y, Scratch(worker), next);
       if (p.bias == nullptr) return;
       for (size_t i = 0; i < count; ++i) {
         for (uint32_t row = first; row < last; ++row) y[i][row - first] += p.bias[row];
@@ -156,14 +192,18 @@ void Compute::Impl::RunProducts() {
   }
   NeedScratch(floats);
   RunChunks([&](size_t job) { return products[job].w.rows; },
-            [&](size_t job, uint32_t begin, uint32_t end, int worker) {
-              ProductChunk(products[job], begin, end, worker);
+            [&](const Chunk& chunk, const Chunk& next, int worker) {
+              NextRows ahead;
+              if (!next.empty()) ahead = {&products[next.job].w, next.begin};
+              ProductChunk(products[chunk.job], chunk, ahead, worker);
             });
 }
 
 // The chunk's columns of the hidden rows, in the form that `down` wants.
-void Compute::Impl::GateUpChunk(const GateUp& job, GateFunction gate, uint32_t begin, uint32_t end,
-                                int worker) {
+void Compute::Impl::GateUpChunk(const GateUp& job, GateFunction gate, const Chunk& chunk,
+                                const NextRows& next, int worker) {
+  const uint32_t begin = chunk.begin;
+  const uint32_t end = chunk.end;
   const size_t width = job.gate.rows;
   const size_t count = end - begin;
   float* g_rows = Scratch(worker);
@@ -180,9 +220,9 @@ void Compute::Impl::GateUpChunk(const GateUp& job, GateFunction gate, uint32_t b
         u[i] = u_rows + i * kMaxChunkRows + (first - begin);
       }
       ComputeRows(job.gate, job.gate_input, first, last, &inputs[job.gate_first + t], n, g,
-                  product_scratch);
+                  product_scratch, {&job.up, first});
       ComputeRows(job.up, job.up_input, first, last, &inputs[job.up_first + t], n, u,
-                  product_scratch);
+                  product_scratch, next);
     });
     for (size_t i = 0; i < n; ++i) {
       g[i] = g_rows + i * kMaxChunkRows;
@@ -269,8 +309,10 @@ void Compute::Impl::RunFfns(GateFunction gate, const float* x, size_t x_rows, fl
   NeedScratch(2 * kTokenBlock * kMaxChunkRows + ProductScratchFloats(cols));
   for (const GateUp& job : gate_ups) AddChunks(job.gate.rows, 2 * RowBytes(job.gate));
   RunChunks([&](size_t job) { return gate_ups[job].gate.rows; },
-            [&](size_t job, uint32_t begin, uint32_t end, int worker) {
-              GateUpChunk(gate_ups[job], gate, begin, end, worker);
+            [&](const Chunk& chunk, const Chunk& next, int worker) {
+              NextRows ahead;
+              if (!next.empty()) ahead = {&gate_ups[next.job].gate, next.begin};
+              GateUpChunk(gate_ups[chunk.job], gate, chunk, ahead, worker);
             });
 
   products.clear();
@@ -294,6 +336,7 @@ Compute::Compute(ThreadPool* pool, Activations activations) : impl_(std::make_un
   impl_->pool = pool;
   impl_->activations = activations;
   impl_->scratch.resize(static_cast<size_t>(pool->num_threads()));
+  impl_->ranges = std::vector<ChunkRange>(static_cast<size_t>(pool->num_threads()));
 }
 
 Compute::~Compute() = default;

@@ -35,7 +35,7 @@ std::vector<float> ScalarProduct(const Matrix& w, Activations activations, const
   const uint8_t* xs[] = {prepared.data()};
   float* ys[] = {y.data()};
   (input == Input::kBytes ? kInt8Scalar.bytes : kInt8Scalar.nibbles)(w, 0, w.rows, xs, 1, ys,
-                                                                     nullptr);
+                                                                     nullptr, {});
   return y;
 }
 

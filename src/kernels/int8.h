@@ -15,6 +15,7 @@
 
 #include "kernels/compute.h"
 #include "kernels/isa.h"
+#include "kernels/prefetch.h"
 
 namespace moewe::kernels {
 
@@ -46,9 +47,11 @@ using QuantizeFn = void (*)(const float* x, const uint8_t* col_field, size_t cou
                             size_t cols, Input input, uint8_t* row);
 
 // y[t][r - row_begin] = row r of the matrix times activation row t, for r in [row_begin, row_end)
-// and t in [0, n). `scratch`: Int8ScratchFloats(cols), 64-byte aligned.
+// and t in [0, n). `scratch`: Int8ScratchFloats(cols), 64-byte aligned. `next` only speeds up what
+// follows.
 using Int8Fn = void (*)(const Matrix& w, uint32_t row_begin, uint32_t row_end,
-                        const uint8_t* const* x, size_t n, float* const* y, float* scratch);
+                        const uint8_t* const* x, size_t n, float* const* y, float* scratch,
+                        const NextRows& next);
 
 struct Int8Kernels {
   QuantizeFn quantize;
@@ -68,9 +71,10 @@ extern const Int8Kernels kInt8Avx2;
 extern const Int8Kernels kInt8Avx512;
 
 // Scales of rows [row, row + 8) of a 4-bit matrix, the last row repeated where there are fewer:
-// two panels of [padded groups][4 rows], the second Int8PanelFloats(cols) after the first. AVX2
+// two panels of [padded groups][4 rows], the second Int8PanelFloats(cols) after the first. On the
+// way it asks for the weights from `ahead` on, half as many as the rows have; null = none. AVX2
 // code, used by AVX-512 too.
-void ScalePanelsAvx2(const Matrix& w, uint32_t row, float* panels);
+void ScalePanelsAvx2(const Matrix& w, uint32_t row, const uint8_t* ahead, float* panels);
 // As QuantizeFn, for kernels that hold `groups_per_vector` 4-bit groups a register.
 void QuantizeAvx2(const float* x, const uint8_t* col_field, size_t count, size_t group, size_t cols,
                   Input input, size_t groups_per_vector, uint8_t* row);

@@ -60,7 +60,8 @@ struct Tiles {
 
   template <size_t kStride, int T>
   static void Nibbles(const uint8_t* const (&w)[4], size_t groups, const float* panel,
-                      const uint8_t* const* x, size_t padded, float (*out)[4]) {
+                      const uint8_t* const* x, size_t padded, const uint8_t* ahead,
+                      float (*out)[4]) {
     __m256 acc[T][2];
     for (int t = 0; t < T; ++t) acc[t][0] = acc[t][1] = _mm256_setzero_ps();
     const __m256i mask = _mm256_set1_epi8(15);
@@ -91,13 +92,7 @@ struct Tiles {
     };
     size_t g = 0;
     for (; g + 4 <= groups; g += 4) {
-      if constexpr (T == 1) {
-        // The block of four rows is one stretch of memory; walk it linearly.
-        const uint8_t* ahead = w[0] + g * 4 * kStride + PrefetchDistance<kStride>(groups);
-        for (size_t line = 0; line < 4 * 4 * kStride; line += 64) {
-          _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T0);
-        }
-      }
+      if constexpr (T == 1) PrefetchLines(ahead + g * 2 * kStride, 2);
       step(g, 0, true);
       step(g + 2, 1, true);
     }
@@ -115,7 +110,7 @@ struct Tiles {
 
   template <int T>
   static void Bytes(const uint8_t* const (&rows)[4], size_t cols, const uint8_t* const* x,
-                    size_t padded, float (*out)[4]) {
+                    size_t padded, const uint8_t* ahead, float (*out)[4]) {
     __m256 acc[T][2];
     for (int t = 0; t < T; ++t) acc[t][0] = acc[t][1] = _mm256_setzero_ps();
     const auto step = [&](const uint8_t* const* w, size_t offset, size_t g,
@@ -138,12 +133,7 @@ struct Tiles {
     };
     size_t g = 0;
     for (; g * 32 + 128 <= cols; g += 4) {
-      if constexpr (T == 1) {
-        const uint8_t* ahead = rows[0] + g * 4 * 32 + kPrefetchBytes;
-        for (size_t line = 0; line < 512; line += 64) {
-          _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T0);
-        }
-      }
+      if constexpr (T == 1) PrefetchLines(ahead + g * 4 * 32, 8);
       step(rows, g * 32, g, 0);
       step(rows, g * 32 + 64, g + 2, 1);
     }

@@ -42,17 +42,13 @@ struct Tiles512 {
 
   template <size_t kStride, int T>
   static void Nibbles(const uint8_t* const (&w)[4], size_t groups, const float* panel,
-                      const uint8_t* const* x, size_t padded, float (*out)[4]) {
+                      const uint8_t* const* x, size_t padded, const uint8_t* ahead,
+                      float (*out)[4]) {
     __m512 acc[T];
     for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
     const __m512i mask = _mm512_set1_epi8(15);
     for (size_t g = 0; g < groups; g += 4) {
-      if constexpr (T == 1) {
-        const uint8_t* ahead = w[0] + g * 4 * kStride + PrefetchDistance<kStride>(groups);
-        for (size_t line = 0; line < 4 * 4 * kStride; line += 64) {
-          _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T0);
-        }
-      }
+      if constexpr (T == 1) PrefetchLines(ahead + g * 2 * kStride, 2);
       __m512i lo[4];
       __m512i hi[4];
       for (int r = 0; r < 4; ++r) {
@@ -93,7 +89,7 @@ struct Tiles512 {
 
   template <int T>
   static void Bytes(const uint8_t* const (&rows)[4], size_t cols, const uint8_t* const* x,
-                    size_t padded, float (*out)[4]) {
+                    size_t padded, const uint8_t* ahead, float (*out)[4]) {
     __m512 acc[T];
     for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
     alignas(64) uint8_t tail[4][128];
@@ -107,12 +103,7 @@ struct Tiles512 {
           w[r] = tail[r];
         }
       }
-      if constexpr (T == 1) {
-        const uint8_t* ahead = rows[0] + g * 4 * 32 + kPrefetchBytes;
-        for (size_t line = 0; line < 512; line += 64) {
-          _mm_prefetch(reinterpret_cast<const char*>(ahead + line), _MM_HINT_T0);
-        }
-      }
+      if constexpr (T == 1) PrefetchLines(ahead + g * 4 * 32, 8);
       for (int t = 0; t < T; ++t) {
         __m512i s[4];
         for (int r = 0; r < 4; ++r) s[r] = Products(w[r], x[t] + g * 32);

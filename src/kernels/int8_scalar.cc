@@ -90,7 +90,7 @@ struct NibbleRow {
 };
 
 void Nibbles(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint8_t* const* x,
-             size_t n, float* const* y, float*) {
+             size_t n, float* const* y, float*, const NextRows&) {
   const size_t padded = PreparedRow::PaddedGroups(w.cols);
   for (uint32_t row = row_begin; row < row_end; ++row) {
     const NibbleRow r(w, row);
@@ -110,7 +110,7 @@ void Nibbles(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint8_
 }
 
 void BytesRows(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint8_t* const* x,
-               size_t n, float* const* y, float*) {
+               size_t n, float* const* y, float*, const NextRows&) {
   const size_t padded = PreparedRow::PaddedGroups(w.cols);
   const Q8Layout layout(w);
   for (uint32_t row = row_begin; row < row_end; ++row) {

@@ -68,10 +68,15 @@ inline void Transpose4(__m256 r0, __m256 r1, __m256 r2, __m256 r3, __m256 (&out)
 
 // Two panels of [groups][4 rows].
 template <class Scales>
-void Panels(const Scales& scales, size_t groups, size_t panel_floats, float* panels) {
+void Panels(const Scales& scales, size_t groups, const uint8_t* ahead, size_t panel_floats,
+            float* panels) {
   for (int half = 0; half < 2; ++half) {
     float* out = panels + static_cast<size_t>(half) * panel_floats;
     for (size_t g = 0; g < groups; g += 8) {
+      if (ahead != nullptr) {  // 4 of the 16 lines that 8 groups of 8 rows have
+        PrefetchLines(ahead, 4);
+        ahead += 4 * kCacheLine;
+      }
       __m256 m[4];  // groups i and i + 4
       Transpose4(scales.Eight(half * 4 + 0, g), scales.Eight(half * 4 + 1, g),
                  scales.Eight(half * 4 + 2, g), scales.Eight(half * 4 + 3, g), m);
@@ -174,8 +179,12 @@ inline __m128i LoadBefore(const uint8_t* p, const uint8_t* end) {
 }
 
 void LadderPanels(const uint8_t* const (&codes)[8], const uint8_t* end, const uint8_t* tables,
-                  size_t groups, size_t panel_floats, float* panels) {
+                  size_t groups, const uint8_t* ahead, size_t panel_floats, float* panels) {
   for (size_t g = 0; g < groups; g += kStepGroups) {
+    if (ahead != nullptr) {  // of the 32 lines that 16 groups of 8 rows have
+      PrefetchLines(ahead, 16);
+      ahead += 16 * kCacheLine;
+    }
     const size_t at = g / 8 * 5;
     __m256 rung[4][4];  // of rows r and r + 4, groups 4 i .. 4 i + 3
     for (size_t r = 0; r < 4; ++r) {
@@ -198,7 +207,7 @@ void LadderPanels(const uint8_t* const (&codes)[8], const uint8_t* end, const ui
 
 }  // namespace
 
-void ScalePanelsAvx2(const Matrix& w, uint32_t row, float* panels) {
+void ScalePanelsAvx2(const Matrix& w, uint32_t row, const uint8_t* ahead, float* panels) {
   const size_t groups = w.cols / kGroup;
   const size_t padded = PreparedRow::PaddedGroups(w.cols);
   const size_t panel_floats = Int8PanelFloats(w.cols);
@@ -208,11 +217,11 @@ void ScalePanelsAvx2(const Matrix& w, uint32_t row, float* panels) {
     const Q4BlockLayout layout(w);
     BlockScales scales{{}, groups};
     for (int r = 0; r < 8; ++r) scales.row[r] = layout.scales + at[r] * groups * 2;
-    Panels(scales, groups, panel_floats, panels);
+    Panels(scales, groups, ahead, panel_floats, panels);
   } else if (w.dtype == DType::kQ4Tiled) {
     TileScales scales{{}, groups};
     for (int r = 0; r < 8; ++r) scales.row[r] = w.bytes.data() + at[r] * groups * kTileBytes;
-    Panels(scales, groups, panel_floats, panels);
+    Panels(scales, groups, ahead, panel_floats, panels);
   } else {
     const Q4tpLayout layout(w);
     auto* tables = reinterpret_cast<uint8_t*>(panels + 2 * panel_floats);
@@ -223,7 +232,8 @@ void ScalePanelsAvx2(const Matrix& w, uint32_t row, float* panels) {
       params[r] = layout.params + at[r] * 4;
     }
     LadderTables(params, tables);
-    LadderPanels(codes, w.bytes.data() + w.bytes.size(), tables, groups, panel_floats, panels);
+    LadderPanels(codes, w.bytes.data() + w.bytes.size(), tables, groups, ahead, panel_floats,
+                 panels);
   }
   for (size_t half = 0; half < 2 && groups < padded; ++half) {
     std::memset(panels + half * panel_floats + groups * 4, 0, (padded - groups) * 16);

@@ -62,7 +62,7 @@ std::vector<float> Product(const Int8Kernels& kernels, const Matrix& w, const st
   }
   const Int8Fn kernel = input == Input::kBytes ? kernels.bytes : kernels.nibbles;
   for (size_t t = 0; t < n; t += tile) {
-    kernel(w, 0, w.rows, &xs[t], std::min(tile, n - t), &ys[t], scratch.data());
+    kernel(w, 0, w.rows, &xs[t], std::min(tile, n - t), &ys[t], scratch.data(), {});
   }
   return y;
 }
@@ -121,7 +121,7 @@ TEST_P(Int8Dtypes, PartsOfAMatrixAndOfARowAreTheWhole) {
         input == Input::kBytes ? candidate.kernels->bytes : candidate.kernels->nibbles;
     for (const auto& [begin, end] : {std::pair{0u, 7u}, {7u, 8u}, {8u, 35u}, {35u, 41u}}) {
       float* ys[] = {&y[begin]};
-      kernel(w, begin, end, xs, 1, ys, scratch.data());
+      kernel(w, begin, end, xs, 1, ys, scratch.data(), {});
     }
     EXPECT_EQ(y, want) << candidate.name;
   }

@@ -1,5 +1,11 @@
 // How the integer kernels ask the caches for weights when one activation row walks through a
 // matrix.
+//
+// A walk goes block by block of eight rows: first their scales, which is arithmetic on few bytes,
+// then their weights. Memory must not rest meanwhile: each block asks for as many bytes as it has
+// itself, half of them beside the scales and half beside the weights, kAheadBytes further on, each
+// cache line once and in order. Where the rows at hand end, the walk asks for what its thread reads
+// next.
 #ifndef MOEWE_KERNELS_PREFETCH_H_
 #define MOEWE_KERNELS_PREFETCH_H_
 
@@ -10,18 +16,39 @@
 
 namespace moewe::kernels {
 
-// Bytes between a walk and what it fetches. Where the scales lie between the nibbles, the scale
-// panels read a block of eight rows before the walk does: the distance is a block.
-inline constexpr size_t kPrefetchBytes = 4096;
-template <size_t kStride>
-size_t PrefetchDistance(size_t groups) {
-  return kStride == kTileBytes ? 8 * groups * kStride : kPrefetchBytes;
+inline constexpr size_t kCacheLine = 64;
+inline constexpr size_t kAheadBytes = 4096;
+
+// The rows that a thread reads after those at hand; none where w is null.
+struct NextRows {
+  const Matrix* w = nullptr;
+  uint32_t row = 0;
+};
+
+inline void PrefetchLines(const uint8_t* p, size_t lines) {
+  for (size_t i = 0; i < lines; ++i) __builtin_prefetch(p + i * kCacheLine);
+}
+
+// The weights of a row, without scales that lie apart; null where rows have no fixed place.
+inline const uint8_t* RowWeights(const Matrix& w, uint32_t row) {
+  switch (w.dtype) {
+    case DType::kQ8Row:
+    case DType::kQ82f:
+      return w.bytes.data() + size_t{row} * w.cols;
+    case DType::kQ4Block:
+    case DType::kQ4tp:
+      return w.bytes.data() + row * (w.cols / kGroup * kGroupNibbles);
+    case DType::kQ4Tiled:
+      return w.bytes.data() + row * (w.cols / kGroup * kTileBytes);
+    default:
+      return nullptr;
+  }
 }
 
 // Fetches what the scale panels of rows [row, row + 8) read beside the nibbles.
 inline void PrefetchScales(const Matrix& w, uint32_t row) {
   const auto fetch = [](const uint8_t* p, size_t bytes) {
-    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i);
+    PrefetchLines(p, bytes / kCacheLine + 1);
   };
   if (row >= w.rows) return;
   if (w.dtype == DType::kQ4Block) {
@@ -33,6 +60,39 @@ inline void PrefetchScales(const Matrix& w, uint32_t row) {
     fetch(layout.codes + row * layout.code_bytes, 8 * layout.code_bytes);
   }
 }
+
+// Where a walk through rows up to `end` of `w` asks for bytes.
+class WalkAhead {
+ public:
+  WalkAhead(const Matrix& w, uint32_t end, const NextRows& next)
+      : w_(w), end_row_(end), next_(next), end_(RowWeights(w, end)) {
+    if (next.w != nullptr) continues_ = RowWeights(*next.w, next.row);
+    // Tiles are read for their scales before they are read for their weights.
+    if (w.dtype == DType::kQ4Tiled) ahead_ = 8 * (w.cols / kGroup) * kTileBytes;
+  }
+
+  // While the bytes at p are worked on.
+  const uint8_t* From(const uint8_t* p) const {
+    p += ahead_;
+    return p < end_ || continues_ == nullptr ? p : continues_ + (p - end_);
+  }
+
+  void Scales(uint32_t row) const {
+    if (row < end_row_ || next_.w == nullptr) {
+      PrefetchScales(w_, row);
+    } else {
+      PrefetchScales(*next_.w, next_.row);
+    }
+  }
+
+ private:
+  const Matrix& w_;
+  uint32_t end_row_;
+  NextRows next_;
+  const uint8_t* end_;
+  const uint8_t* continues_ = nullptr;
+  size_t ahead_ = kAheadBytes;
+};
 
 }  // namespace moewe::kernels
 

@@ -11,15 +11,16 @@ size_t ProductScratchFloats(size_t cols) {
 }
 
 void ComputeRows(const Matrix& w, Input input, uint32_t row_begin, uint32_t row_end,
-                 const uint8_t* const* x, size_t n, float* const* y, float* scratch) {
+                 const uint8_t* const* x, size_t n, float* const* y, float* scratch,
+                 const NextRows& next) {
   const Int8Kernels& int8 = Int8KernelsFor(ActiveIsa());
   switch (input) {
     case Input::kFloat:
       return FloatProduct(w, row_begin, row_end, x, n, y, scratch);
     case Input::kNibbles:
-      return int8.nibbles(w, row_begin, row_end, x, n, y, scratch);
+      return int8.nibbles(w, row_begin, row_end, x, n, y, scratch, next);
     case Input::kBytes:
-      return int8.bytes(w, row_begin, row_end, x, n, y, scratch);
+      return int8.bytes(w, row_begin, row_end, x, n, y, scratch, next);
   }
 }
 

@@ -19,9 +19,11 @@ inline constexpr size_t kTokenBlock = 64;
 size_t ProductScratchFloats(size_t cols);
 
 // y[t][r - row_begin] = row r of w times x[t], for r in [row_begin, row_end) and t in [0, n). x[t]
-// is a PreparedRow, or floats where `input` is kFloat.
+// is a PreparedRow, or floats where `input` is kFloat. `next` are the rows that the thread computes
+// afterwards, if it knows.
 void ComputeRows(const Matrix& w, Input input, uint32_t row_begin, uint32_t row_end,
-                 const uint8_t* const* x, size_t n, float* const* y, float* scratch);
+                 const uint8_t* const* x, size_t n, float* const* y, float* scratch,
+                 const NextRows& next = {});
 
 }  // namespace moewe::kernels
 
