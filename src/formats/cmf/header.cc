@@ -6,7 +6,6 @@
 #include <array>
 #include <limits>
 #include <string_view>
-#include <unordered_set>
 
 #include "moewe/error.h"
 
@@ -104,19 +103,10 @@ class HeaderReader {
   }
 
   void ReadSkills(const Json& skills) {
-    if (skills.is_null()) return;
-    if (!skills.is_array()) Fail("skills", "is no list");
-    std::unordered_set<std::string_view> ids;
-    for (size_t i = 0; i < skills.size(); ++i) {
-      const std::string field = fmt::format("skills[{}]", i);
-      if (!skills[i].is_object() || !Get(skills[i], "id").is_string()) {
-        Fail(field, "is no object with a string \"id\"");
-      }
-      if (!ids.insert(Get(skills[i], "id").get_ref<const std::string&>()).second) {
-        Fail(field + ".id", "appears twice");
-      }
-      if (!Get(skills[i], "base_dir_hash").is_null()) header_.standalone_skill = true;
-    }
+    const uint64_t hidden_size = Unsigned(header_.json["arch"], "hidden_size", "arch.");
+    header_.skills = ParseSkills(skills, {hidden_size, header_.num_layers}, path_);
+    header_.standalone_skill = std::any_of(header_.skills.begin(), header_.skills.end(),
+                                           [](const SkillRecord& s) { return s.standalone(); });
   }
 
   const std::string& path_;

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "formats/cmf/envelope.h"
+#include "formats/cmf/skills.h"
 
 namespace moewe::formats::cmf {
 
@@ -26,6 +28,7 @@ struct Header {
   uint64_t num_loops = 1;
   uint64_t num_experts = 0;  // 0 = no moe block
   std::optional<ShardBlock> shard;
+  std::vector<SkillRecord> skills;
   bool standalone_skill = false;  // a skill record has base_dir_hash (section 9.1)
 };
 
