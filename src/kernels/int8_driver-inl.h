@@ -38,7 +38,7 @@ void NibbleRows(const Matrix& w, const uint8_t* first_nibble, uint32_t row_begin
   const WalkAhead walk(w, row_end, next);
   for (uint32_t block = row_begin; block < row_end; block += 8) {
     const uint8_t* block_nibbles = first_nibble + block * row_bytes;
-    if (n == 1) walk.Scales(block + 8);
+    if (n == 1) walk.Scales(block);
     ScalePanelsAvx2(w, block, n == 1 ? walk.From(block_nibbles) : nullptr, panels);
     for (uint32_t row = block; row < row_end && row < block + 8; row += 4) {
       const float* panel = panels + (row - block) / 4 * Int8PanelFloats(w.cols);

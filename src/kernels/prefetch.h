@@ -18,6 +18,7 @@ namespace moewe::kernels {
 
 inline constexpr size_t kCacheLine = 64;
 inline constexpr size_t kAheadBytes = 4096;
+inline constexpr size_t kScalesAheadBytes = 12288;
 
 // The rows that a thread reads after those at hand; none where w is null.
 struct NextRows {
@@ -67,6 +68,9 @@ class WalkAhead {
   WalkAhead(const Matrix& w, uint32_t end, const NextRows& next)
       : w_(w), end_row_(end), next_(next), end_(RowWeights(w, end)) {
     if (next.w != nullptr) continues_ = RowWeights(*next.w, next.row);
+    const size_t blocks =
+        kScalesAheadBytes / (w.cols * 4 + 1);  // of 8 rows of about w.cols / 2 bytes
+    scale_rows_ = static_cast<uint32_t>(8 * (blocks + 1));
     // Tiles are read for their scales before they are read for their weights.
     if (w.dtype == DType::kQ4Tiled) ahead_ = 8 * (w.cols / kGroup) * kTileBytes;
   }
@@ -77,11 +81,14 @@ class WalkAhead {
     return p < end_ || continues_ == nullptr ? p : continues_ + (p - end_);
   }
 
+  // While the block from `row` on is worked on. Scales come in short stretches, which the hardware
+  // does not foresee: they are asked for early.
   void Scales(uint32_t row) const {
+    row += scale_rows_;
     if (row < end_row_ || next_.w == nullptr) {
       PrefetchScales(w_, row);
     } else {
-      PrefetchScales(*next_.w, next_.row);
+      PrefetchScales(*next_.w, next_.row + (row - end_row_));
     }
   }
 
@@ -92,6 +99,7 @@ class WalkAhead {
   const uint8_t* end_;
   const uint8_t* continues_ = nullptr;
   size_t ahead_ = kAheadBytes;
+  uint32_t scale_rows_;
 };
 
 }  // namespace moewe::kernels
