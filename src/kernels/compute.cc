@@ -333,6 +333,7 @@ void Compute::Impl::RunFfns(GateFunction gate, const float* x, size_t x_rows, fl
 }
 
 Compute::Compute(ThreadPool* pool, Activations activations) : impl_(std::make_unique<Impl>()) {
+  ActiveIsa();  // its error, if any, belongs here
   impl_->pool = pool;
   impl_->activations = activations;
   impl_->scratch.resize(static_cast<size_t>(pool->num_threads()));

@@ -16,7 +16,8 @@ namespace moewe::kernels {
 namespace {
 
 constexpr DType kDtypes[] = {DType::kF32,     DType::kF16,  DType::kBf16,    DType::kQ8Row,
-                             DType::kQ4Block, DType::kQ82f, DType::kQ4Tiled, DType::kQ4tp};
+                             DType::kQ4Block, DType::kQ82f, DType::kQ4Tiled, DType::kQ4tp,
+                             DType::kVbit,    DType::kQ1s};
 
 // Rows of w times one activation row, from the scalar definitions.
 std::vector<float> ScalarProduct(const Matrix& w, Activations activations, const float* x) {
@@ -34,8 +35,7 @@ std::vector<float> ScalarProduct(const Matrix& w, Activations activations, const
   kInt8Scalar.quantize(x, ColFieldOf(w), w.cols, 0, w.cols, input, prepared.data());
   const uint8_t* xs[] = {prepared.data()};
   float* ys[] = {y.data()};
-  (input == Input::kBytes ? kInt8Scalar.bytes : kInt8Scalar.nibbles)(w, 0, w.rows, xs, 1, ys,
-                                                                     nullptr, {});
+  kInt8Scalar.For(input)(w, 0, w.rows, xs, 1, ys, nullptr, {});
   return y;
 }
 

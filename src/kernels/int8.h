@@ -5,7 +5,8 @@
 // int32; group g goes to chain j = g mod 4, groups ascending, c_j = fma(float(sum), ws * dx, c_j);
 // a row is (c0 + c2) + (c1 + c3). 8-bit rows have one scale: c_j = fma(float(sum), dx, c_j), and
 // the row is multiplied by it at the end. q8_2f multiplies the activations by the column field
-// before they are quantized. A group with a NaN or an infinity gets dx = NaN, so that the result is
+// before they are quantized. Weights that q1s and q1t keep apart are added after that (overlay.h).
+// A group with a NaN or an infinity gets dx = NaN, so that the result is
 // NaN; one below 1e-36 counts as zero.
 #ifndef MOEWE_KERNELS_INT8_H_
 #define MOEWE_KERNELS_INT8_H_
@@ -24,6 +25,7 @@ enum class Input : uint8_t {
   kFloat,    // f32, as they are
   kNibbles,  // quantized, for 4-bit weights
   kBytes,    // quantized, for 8-bit weights
+  kPlain,    // quantized, for vbit, vbit_ro, q1, q1s, q1t
 };
 
 Input InputOf(const Matrix& matrix, Activations activations);
@@ -34,7 +36,8 @@ const uint8_t* ColFieldOf(const Matrix& matrix);
 // A quantized activation row: [int8 q: padded groups * 32, in the order that the kernels of the
 // instruction set want][f32 dx, four copies a group][i32 8 (kNibbles) or 128 (kBytes) times the sum
 // of q, four copies a group]. Four copies, because a vector holds four weight rows a group. Padded
-// to a multiple of 4 groups with zeros.
+// to a multiple of 4 groups with zeros. kPlain: q in natural order, one dx and one sum of q a
+// group, at the same two places.
 struct PreparedRow {
   static size_t PaddedGroups(size_t cols) { return (cols + 127) / 128 * 4; }
   static size_t Bytes(size_t cols) { return PaddedGroups(cols) * 64; }
@@ -57,6 +60,11 @@ struct Int8Kernels {
   QuantizeFn quantize;
   Int8Fn nibbles;  // q4_block with cols % 32 == 0, q4_tiled, q4tp
   Int8Fn bytes;    // q8_row, q8_2f
+  Int8Fn plain;    // vbit, vbit_ro, q1, q1s, q1t
+
+  Int8Fn For(Input input) const {
+    return input == Input::kNibbles ? nibbles : input == Input::kBytes ? bytes : plain;
+  }
 };
 
 // Activations that share a scale.
@@ -66,6 +74,8 @@ size_t Int8ScratchFloats(size_t cols);
 
 const Int8Kernels& Int8KernelsFor(Isa isa);
 extern const Int8Kernels kInt8Scalar;
+void PlainScalar(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint8_t* const* x,
+                 size_t n, float* const* y, float* scratch, const NextRows& next);
 #if defined(__x86_64__)
 extern const Int8Kernels kInt8Avx2;
 extern const Int8Kernels kInt8Avx512;
@@ -78,6 +88,9 @@ void ScalePanelsAvx2(const Matrix& w, uint32_t row, const uint8_t* ahead, float*
 // As QuantizeFn, for kernels that hold `groups_per_vector` 4-bit groups a register.
 void QuantizeAvx2(const float* x, const uint8_t* col_field, size_t count, size_t group, size_t cols,
                   Input input, size_t groups_per_vector, uint8_t* row);
+// Used by AVX-512, too.
+void PlainAvx2(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint8_t* const* x,
+               size_t n, float* const* y, float* scratch, const NextRows& next);
 #endif
 
 // Panels are written in steps of up to 16 groups.

@@ -14,15 +14,19 @@
 namespace moewe::kernels {
 namespace {
 
-inline __m256i Load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
-inline __m128i Load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+MOEWE_INLINE __m256i Load(const void* p) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+}
+MOEWE_INLINE __m128i Load128(const void* p) {
+  return _mm_loadu_si128(static_cast<const __m128i*>(p));
+}
 
 // ---- tiles ----
 
 // Four vectors of 8 int16 a 128-bit lane, each a group's partial sums of one row, to
 // [row 0, 1, 2, 3] of exact int32 group sums in each lane. The sum of a group is at most
 // 32 * 15 * 127 = 60960; its two halves, at most 30480, still fit int16.
-inline __m256i JoinRows16(__m256i s0, __m256i s1, __m256i s2, __m256i s3) {
+MOEWE_INLINE __m256i JoinRows16(__m256i s0, __m256i s1, __m256i s2, __m256i s3) {
   const __m256i t01 =
       _mm256_add_epi16(_mm256_unpacklo_epi16(s0, s1), _mm256_unpackhi_epi16(s0, s1));
   const __m256i t23 =
@@ -35,7 +39,7 @@ inline __m256i JoinRows16(__m256i s0, __m256i s1, __m256i s2, __m256i s3) {
 }
 
 // The same for four int32 a lane.
-inline __m256i JoinRows32(__m256i s0, __m256i s1, __m256i s2, __m256i s3) {
+MOEWE_INLINE __m256i JoinRows32(__m256i s0, __m256i s1, __m256i s2, __m256i s3) {
   const __m256i t01 =
       _mm256_add_epi32(_mm256_unpacklo_epi32(s0, s1), _mm256_unpackhi_epi32(s0, s1));
   const __m256i t23 =
@@ -44,7 +48,7 @@ inline __m256i JoinRows32(__m256i s0, __m256i s1, __m256i s2, __m256i s3) {
 }
 
 // acc[0] holds chains 0 | 1 and acc[1] chains 2 | 3, four rows a lane.
-inline void StoreRows(const __m256 (&acc)[2], float* out) {
+MOEWE_INLINE void StoreRows(const __m256 (&acc)[2], float* out) {
   const __m256 sum = _mm256_add_ps(acc[0], acc[1]);
   _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps(sum, 1)));
 }
@@ -52,7 +56,7 @@ inline void StoreRows(const __m256 (&acc)[2], float* out) {
 // Activation order of kNibbles: pairs of groups, [even elements of both][odd elements of both].
 struct Tiles {
   template <size_t kStride>
-  static __m256i LoadPair(const uint8_t* p, bool whole) {
+  static MOEWE_INLINE __m256i LoadPair(const uint8_t* p, bool whole) {
     if (!whole) return _mm256_zextsi128_si256(Load128(p));
     if constexpr (kStride == kGroupNibbles) return Load(p);
     return _mm256_inserti128_si256(_mm256_castsi128_si256(Load128(p)), Load128(p + kStride), 1);
@@ -103,7 +107,7 @@ struct Tiles {
 
   // 128 * 127 * 2 = 32512 fits int16, so |w| and x with w's sign are exact for all of int8
   // weights (activations are never -128).
-  static __m256i Products(__m256i w, __m256i x) {
+  static MOEWE_INLINE __m256i Products(__m256i w, __m256i x) {
     return _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)),
                              _mm256_set1_epi16(1));
   }
@@ -160,7 +164,7 @@ void Quantize(const float* x, const uint8_t* col_field, size_t count, size_t gro
 
 }  // namespace
 
-const Int8Kernels kInt8Avx2 = {Quantize, NibblesOf<Tiles>, BytesOf<Tiles>};
+const Int8Kernels kInt8Avx2 = {Quantize, NibblesOf<Tiles>, BytesOf<Tiles>, PlainAvx2};
 
 }  // namespace moewe::kernels
 

@@ -3,10 +3,10 @@
 // int8_avx512.cc and, over SIMDe's emulation of the same intrinsics, by its test. Activation order
 // of kNibbles: four groups, [even elements of all][odd elements of all].
 
-inline __m512i Load512(const void* p) { return _mm512_loadu_si512(p); }
+MOEWE_INLINE __m512i Load512(const void* p) { return _mm512_loadu_si512(p); }
 
 // Four int32 a 128-bit lane (a group) and row to [row 0, 1, 2, 3] a lane.
-inline __m512i JoinRows512(__m512i s0, __m512i s1, __m512i s2, __m512i s3) {
+MOEWE_INLINE __m512i JoinRows512(__m512i s0, __m512i s1, __m512i s2, __m512i s3) {
   const __m512i t01 =
       _mm512_add_epi32(_mm512_unpacklo_epi32(s0, s1), _mm512_unpackhi_epi32(s0, s1));
   const __m512i t23 =
@@ -15,7 +15,7 @@ inline __m512i JoinRows512(__m512i s0, __m512i s1, __m512i s2, __m512i s3) {
 }
 
 // Lane j holds chain j of four rows: (c0 + c2) + (c1 + c3).
-inline void StoreRows512(__m512 acc, float* out) {
+MOEWE_INLINE void StoreRows512(__m512 acc, float* out) {
   alignas(64) float c[16];
   _mm512_storeu_ps(c, acc);
   for (int r = 0; r < 4; ++r) out[r] = (c[r] + c[8 + r]) + (c[4 + r] + c[12 + r]);
@@ -24,7 +24,7 @@ inline void StoreRows512(__m512 acc, float* out) {
 struct Tiles512 {
   // Nibbles of four groups from p; only the first `live` exist.
   template <size_t kStride>
-  static __m512i LoadQuad(const uint8_t* p, size_t live) {
+  static MOEWE_INLINE __m512i LoadQuad(const uint8_t* p, size_t live) {
     if (live >= 4) {
       if constexpr (kStride == kGroupNibbles) return Load512(p);
       const auto at = [p](size_t i) {
@@ -78,7 +78,7 @@ struct Tiles512 {
   // Four groups of 8-bit weights of one row times one token: two vectors of two groups each, folded
   // to four int32 a 128-bit lane (a group). Shuffling 64-bit halves keeps the groups in ascending
   // lanes.
-  static __m512i Products(const uint8_t* w, const uint8_t* x) {
+  static MOEWE_INLINE __m512i Products(const uint8_t* w, const uint8_t* x) {
     const __m512i flip = _mm512_set1_epi8(-128);
     const __m512i p0 =
         _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_xor_si512(Load512(w), flip), Load512(x));

@@ -81,6 +81,12 @@ void QuantizeAvx2(const float* x, const uint8_t* col_field, size_t count, size_t
       if (col_field != nullptr) std::memcpy(field, col_field + first * 2, (count - first) * 2);
       q = QuantizeGroup(values, col_field == nullptr ? nullptr : field, &dx, &sum);
     }
+    if (input == Input::kPlain) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + g * kGroup), q);
+      std::memcpy(row + padded * 32 + g * 4, &dx, 4);
+      std::memcpy(row + padded * 48 + g * 4, &sum, 4);
+      continue;
+    }
     if (input == Input::kNibbles) {
       q = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(q, split), 0xD8);
       uint8_t* even =

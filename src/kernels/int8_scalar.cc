@@ -41,6 +41,11 @@ void Quantize(const float* x, const uint8_t* col_field, size_t count, size_t gro
       row[g * kGroup + i] = static_cast<uint8_t>(q);
       sum += q;
     }
+    if (input == Input::kPlain) {
+      std::memcpy(row + padded * 32 + g * 4, &dx, 4);
+      std::memcpy(row + padded * 48 + g * 4, &sum, 4);
+      continue;
+    }
     sum *= input == Input::kNibbles ? 8 : 128;
     for (size_t copy = 0; copy < 4; ++copy) {
       std::memcpy(row + padded * 32 + (g * 4 + copy) * 4, &dx, 4);
@@ -133,7 +138,7 @@ void BytesRows(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint
 
 }  // namespace
 
-const Int8Kernels kInt8Scalar = {Quantize, Nibbles, BytesRows};
+const Int8Kernels kInt8Scalar = {Quantize, Nibbles, BytesRows, PlainScalar};
 
 const Int8Kernels& Int8KernelsFor(Isa isa) {
 #if defined(__x86_64__)
@@ -156,6 +161,13 @@ Input InputOf(const Matrix& m, Activations activations) {
     case DType::kQ4Block:
       // Groups that cross rows have no integer kernel.
       return m.cols % kGroup == 0 ? Input::kNibbles : Input::kFloat;
+    case DType::kVbit:
+      return m.row_starts != nullptr ? Input::kPlain : Input::kFloat;
+    case DType::kVbitRo:
+    case DType::kQ1:
+    case DType::kQ1s:
+    case DType::kQ1t:
+      return Input::kPlain;
     default:
       return Input::kFloat;
   }

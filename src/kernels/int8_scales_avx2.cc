@@ -15,8 +15,12 @@
 namespace moewe::kernels {
 namespace {
 
-inline __m256i Load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
-inline __m128i Load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+MOEWE_INLINE __m256i Load(const void* p) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+}
+MOEWE_INLINE __m128i Load128(const void* p) {
+  return _mm_loadu_si128(static_cast<const __m128i*>(p));
+}
 
 // ---- stored as f16 ----
 
@@ -24,7 +28,7 @@ inline __m128i Load128(const void* p) { return _mm_loadu_si128(static_cast<const
 struct BlockScales {
   const uint8_t* row[8];
   size_t groups;
-  __m256 Eight(int r, size_t g) const {
+  MOEWE_INLINE __m256 Eight(int r, size_t g) const {
     const uint8_t* p = row[r] + g * 2;
     if (g + 8 <= groups) return _mm256_cvtph_ps(Load128(p));
     alignas(16) uint8_t rest[16] = {};
@@ -36,13 +40,13 @@ struct BlockScales {
 struct TileScales {
   const uint8_t* row[8];
   size_t groups;
-  static __m128i Four(const uint8_t* p) {
+  static MOEWE_INLINE __m128i Four(const uint8_t* p) {
     __m128i v = _mm_cvtsi32_si128(LoadU16(p));
     v = _mm_insert_epi16(v, LoadU16(p + kTileBytes), 1);
     v = _mm_insert_epi16(v, LoadU16(p + 2 * kTileBytes), 2);
     return _mm_insert_epi16(v, LoadU16(p + 3 * kTileBytes), 3);
   }
-  __m256 Eight(int r, size_t g) const {
+  MOEWE_INLINE __m256 Eight(int r, size_t g) const {
     const uint8_t* p = row[r] + g * kTileBytes;
     if (g + 8 <= groups) {
       // Through registers: eight narrow stores would stall the wide load after them.
@@ -55,7 +59,7 @@ struct TileScales {
 };
 
 // Rows of four values in each lane to [value 0 of rows 0..3], [value 1 of rows 0..3], ...
-inline void Transpose4(__m256 r0, __m256 r1, __m256 r2, __m256 r3, __m256 (&out)[4]) {
+MOEWE_INLINE void Transpose4(__m256 r0, __m256 r1, __m256 r2, __m256 r3, __m256 (&out)[4]) {
   const __m256 lo01 = _mm256_unpacklo_ps(r0, r1);
   const __m256 hi01 = _mm256_unpackhi_ps(r0, r1);
   const __m256 lo23 = _mm256_unpacklo_ps(r2, r3);
@@ -137,7 +141,7 @@ void LadderTables(const uint8_t* const (&params)[8], uint8_t* tables) {
 
 // 16 codes of 5 bits in each lane, least significant bit first, to bytes: a code lies in two bytes,
 // which a multiplication shifts up to the top of 16 bits.
-inline __m256i UnpackCodes(__m256i packed) {
+MOEWE_INLINE __m256i UnpackCodes(__m256i packed) {
   const __m256i first = _mm256_setr_epi8(0, 1, 0, 1, 1, 2, 1, 2, 2, 3, 3, 4, 3, 4, 4, 5,  //
                                          0, 1, 0, 1, 1, 2, 1, 2, 2, 3, 3, 4, 3, 4, 4, 5);
   const __m256i second = _mm256_add_epi8(first, _mm256_set1_epi8(5));
@@ -152,7 +156,7 @@ inline __m256i UnpackCodes(__m256i packed) {
 }
 
 // Rungs of 16 codes in each lane: out[i] = those of codes 4 i .. 4 i + 3.
-inline void LookUp(const uint8_t* tables, __m256i codes, __m256 (&out)[4]) {
+MOEWE_INLINE void LookUp(const uint8_t* tables, __m256i codes, __m256 (&out)[4]) {
   const __m256i upper_half = _mm256_slli_epi16(codes, 3);  // bit 4 of a code to a byte's sign
   __m256i plane[kPlanes];
   for (size_t b = 0; b < kPlanes; ++b) {
@@ -171,7 +175,7 @@ inline void LookUp(const uint8_t* tables, __m256i codes, __m256 (&out)[4]) {
 }
 
 // 16 bytes from p, of which only those before `end` exist; in registers where all do.
-inline __m128i LoadBefore(const uint8_t* p, const uint8_t* end) {
+MOEWE_INLINE __m128i LoadBefore(const uint8_t* p, const uint8_t* end) {
   if (end - p >= 16) return Load128(p);
   alignas(16) uint8_t rest[16] = {};
   if (p < end) std::memcpy(rest, p, static_cast<size_t>(end - p));

@@ -60,7 +60,7 @@ std::vector<float> Product(const Int8Kernels& kernels, const Matrix& w, const st
     xs[t] = row;
     ys[t] = &y[t * w.rows];
   }
-  const Int8Fn kernel = input == Input::kBytes ? kernels.bytes : kernels.nibbles;
+  const Int8Fn kernel = kernels.For(input);
   for (size_t t = 0; t < n; t += tile) {
     kernel(w, 0, w.rows, &xs[t], std::min(tile, n - t), &ys[t], scratch.data(), {});
   }
@@ -117,8 +117,7 @@ TEST_P(Int8Dtypes, PartsOfAMatrixAndOfARowAreTheWhole) {
     std::vector<float> y(w.rows);
     std::vector<float> scratch(Int8ScratchFloats(w.cols) + 16);
     const uint8_t* xs[] = {prepared.data()};
-    const Int8Fn kernel =
-        input == Input::kBytes ? candidate.kernels->bytes : candidate.kernels->nibbles;
+    const Int8Fn kernel = candidate.kernels->For(input);
     for (const auto& [begin, end] : {std::pair{0u, 7u}, {7u, 8u}, {8u, 35u}, {35u, 41u}}) {
       float* ys[] = {&y[begin]};
       kernel(w, begin, end, xs, 1, ys, scratch.data(), {});
@@ -159,7 +158,8 @@ TEST_P(Int8Dtypes, NanAndInfinityGiveNan) {
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Int8Dtypes,
                          ::testing::Values(DType::kQ8Row, DType::kQ4Block, DType::kQ82f,
-                                           DType::kQ4Tiled, DType::kQ4tp),
+                                           DType::kQ4Tiled, DType::kQ4tp, DType::kVbit,
+                                           DType::kVbitRo, DType::kQ1, DType::kQ1s, DType::kQ1t),
                          [](const auto& param_info) {
                            return std::string(DTypeName(param_info.param));
                          });
@@ -182,6 +182,44 @@ TEST(Int8, ExtremeWeightsAndActivationsAreExact) {
     const std::vector<float> y = Product(*candidate.kernels, m, x, 1, 1);
     EXPECT_EQ(y[0], 0.0f) << candidate.name;
     EXPECT_EQ(y[1], 127.0f * 255.0f * 128.0f) << candidate.name;
+  }
+}
+
+TEST(Int8, ExtremeCodesOfEveryWidthAreExact) {
+  // Rows of all ones and of all zeros, 3 to 8 bits, against +-127: the largest sums there are. And
+  // every byte as five ternary digits, also the 13 that no encoder makes.
+  std::vector<Candidate> all = Candidates();
+  all.push_back({"scalar", &kInt8Scalar});
+  constexpr uint32_t kCols = 256;
+  std::vector<float> x(2 * kCols, 127.0f);
+  for (uint32_t i = 0; i < kCols; ++i) x[i] = i % 3 == 0 ? -127.0f : 127.0f;
+  for (int byte : {0xFF, 0x00}) {
+    StoredMatrix m = MakeMatrix(DType::kVbitRo, 10, kCols, 1);
+    for (size_t i = 0; i < size_t{10} * 8; ++i) {  // scales of 1
+      m.bytes[10 + 2 * i] = 0;
+      m.bytes[11 + 2 * i] = 0x3C;
+    }
+    const uint64_t packed = quant::VbitRoRowStart(m.matrix.bytes, {10, kCols}, 0);
+    std::fill(m.bytes.begin() + static_cast<ptrdiff_t>(packed), m.bytes.end(),
+              static_cast<uint8_t>(byte));
+    for (const Candidate& candidate : all) {
+      const std::vector<float> y = Product(*candidate.kernels, m.matrix, x, 2, 2);
+      for (uint32_t row = 0; row < 10; ++row) {
+        const int middle = (1 << (m.bytes[row] - 1)) - 1;
+        const int weight = byte == 0 ? -middle : middle + 1;
+        EXPECT_EQ(y[row], static_cast<float>(weight * 127 * (256 - 2 * 86))) << candidate.name;
+        EXPECT_EQ(y[10 + row], static_cast<float>(weight * 127 * 256)) << candidate.name;
+      }
+    }
+  }
+  StoredMatrix m = MakeMatrix(DType::kQ1t, 40, kCols, 2);
+  for (size_t i = 0; i < size_t{40} * 8; ++i) {
+    for (size_t k = 2; k < 9; ++k) m.bytes[i * 9 + k] = static_cast<uint8_t>(i * 7 + k - 2);
+  }
+  const std::vector<float> input = RandomFloats(kCols, 3);
+  const std::vector<float> want = Product(kInt8Scalar, m.matrix, input, 1, 1);
+  for (const Candidate& candidate : Candidates()) {
+    EXPECT_EQ(Product(*candidate.kernels, m.matrix, input, 1, 1), want) << candidate.name;
   }
 }
 

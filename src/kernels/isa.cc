@@ -2,9 +2,11 @@
 
 #include <hwy/targets.h>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 #include "kernels/compute.h"
+#include "moewe/error.h"
 #include "platform/cpu_features.h"
 
 namespace moewe::kernels {
@@ -17,10 +19,15 @@ Isa Decide() {
 #else
   Isa isa = cpu.avx512_vnni ? Isa::kAvx512Vnni : cpu.avx2 ? Isa::kAvx2 : Isa::kScalar;
 #endif
-  const char* wish = std::getenv("MOEWE_ISA");
-  if (wish != nullptr) {
-    if (std::string_view(wish) == "scalar") isa = Isa::kScalar;
-    if (std::string_view(wish) == "avx2" && cpu.avx2) isa = Isa::kAvx2;
+  const char* variable = std::getenv("MOEWE_ISA");
+  const std::string_view wish = variable == nullptr ? "" : variable;
+  if (wish == "scalar") {
+    isa = Isa::kScalar;
+  } else if (wish == "avx2" && cpu.avx2) {
+    isa = Isa::kAvx2;
+  } else if (!wish.empty() && !(wish == "avx512" && cpu.avx512_vnni)) {
+    throw Error(ErrorCode::kUnknownName, "MOEWE_ISA=" + std::string(wish) +
+                                             ": not scalar, avx2 or avx512, or not on this CPU");
   }
   // The f32 code dispatches through Highway, which must not use more than was asked for.
 #if defined(__x86_64__)

@@ -16,8 +16,16 @@ inline constexpr size_t kGroup = 32;         // weights that share a scale; acti
 inline constexpr size_t kGroupNibbles = 16;  // bytes of a 4-bit group
 inline constexpr size_t kTileBytes = 18;     // q4_tiled: f16 scale, then the nibbles
 
+inline constexpr size_t kSignTileBytes = 6;     // q1, q1s: f16 scale, then 32 signs
+inline constexpr size_t kTernaryTileBytes = 9;  // q1t: f16 scale, then 32 digits, five a byte
+
 inline uint16_t LoadU16(const uint8_t* p) {
   uint16_t v;
+  std::memcpy(&v, p, sizeof(v));
+  return v;
+}
+inline uint32_t LoadU32(const uint8_t* p) {
+  uint32_t v;
   std::memcpy(&v, p, sizeof(v));
   return v;
 }
@@ -58,6 +66,28 @@ struct Q4tpLayout {
   const uint8_t* nibbles;
   const uint8_t* params;
   const uint8_t* codes;
+};
+
+// vbit and vbit_ro: [u8 width a row][f16 scale a group][vbit_ro: u32 row offsets, rows + 1]
+// [packed rows].
+struct VbitLayout {
+  explicit VbitLayout(const Matrix& m)
+      : matrix(m),
+        groups_per_row(m.cols / kGroup),
+        widths(m.bytes.data()),
+        scales(widths + m.rows),
+        offsets(scales + m.rows * groups_per_row * 2) {}
+  // The packed codes of a row, which end where those of the next one begin. kVbit has to have
+  // Matrix::row_starts.
+  const uint8_t* Row(uint32_t row) const {
+    if (matrix.dtype == DType::kVbit) return widths + matrix.row_starts[row];
+    return offsets + (size_t{matrix.rows} + 1) * 4 + LoadU32(offsets + size_t{row} * 4);
+  }
+  const Matrix& matrix;
+  size_t groups_per_row;
+  const uint8_t* widths;
+  const uint8_t* scales;
+  const uint8_t* offsets;
 };
 
 }  // namespace moewe::kernels

@@ -18,9 +18,9 @@ void ComputeRows(const Matrix& w, Input input, uint32_t row_begin, uint32_t row_
     case Input::kFloat:
       return FloatProduct(w, row_begin, row_end, x, n, y, scratch);
     case Input::kNibbles:
-      return int8.nibbles(w, row_begin, row_end, x, n, y, scratch, next);
     case Input::kBytes:
-      return int8.bytes(w, row_begin, row_end, x, n, y, scratch, next);
+    case Input::kPlain:
+      return int8.For(input)(w, row_begin, row_end, x, n, y, scratch, next);
   }
 }
 

@@ -11,3 +11,9 @@ MOEWE_TARGET_PRAGMA(clang attribute push(__attribute__((target(MOEWE_TARGET))),
 #define MOEWE_TARGET_PRAGMA(x) MOEWE_TARGET_PRAGMA_(x)
 MOEWE_TARGET_PRAGMA(GCC target(MOEWE_TARGET))
 #endif
+
+// For what an inner loop is made of: GCC's own judgement leaves functions of a few vectors as
+// calls, with their arguments in memory.
+#if !defined(MOEWE_INLINE)
+#define MOEWE_INLINE inline __attribute__((always_inline))
+#endif
