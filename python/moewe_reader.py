@@ -5,6 +5,9 @@
     model.tensors["model.norm.weight"].shape
     weights = model.read("lm_head.weight")        # float32, decoded
     model.read(name, skill="sql")                 # the skill's tensor where it has one
+    model.read(name, skill={"sql": 0.6, "prose": 0.4})   # a blend
+    model.skills["sql"]                           # its record; model.skill_tensors("sql") its tensors
+    model.energy("sql", phi)                      # how far a prompt's state is from the skill's texts
     model.masks["code"].ffn[3]                    # bool array, True = active
     model.check()                                 # would a runtime accept it as a model?
     moewe_reader.verify("model.cmf")              # [] or what is wrong
@@ -15,6 +18,8 @@ docs/formats/cmf.md.
 """
 
 import argparse
+import base64
+import binascii
 import json
 import mmap
 import os
@@ -337,6 +342,64 @@ def _parse_json(data, file, field):
         fail(f"not valid JSON: {error}")
 
 
+def _halves(text):
+    """The f16 values of a base64 string as float32; None for anything else."""
+    try:
+        data = base64.b64decode(text, validate=True) if isinstance(text, str) else b"?"
+    except (binascii.Error, ValueError):
+        return None
+    if len(data) % 2 or base64.b64encode(data).decode() != text:
+        return None
+    values = np.frombuffer(data, "<f2").astype(np.float32)
+    return values if np.isfinite(values).all() else None
+
+
+def _check_skill(skill, arch, fail):
+    """Whether a record of the registry (section 9) is well-formed; null means absent."""
+    if not isinstance(skill, dict):
+        fail("", "is no object")
+    for key in ("id", "name", "input_mask_task", "base_dir_hash", "base_arch", "task"):
+        if skill.get(key) is not None and not isinstance(skill[key], str):
+            fail(f".{key}", "is no string")
+    if not skill.get("id"):
+        fail(".id", "is required and a string that is not empty")
+    if any(ord(c) < 0x20 or ord(c) == 0x7F for c in skill["id"]):
+        fail(".id", "has characters that no id may have")
+    if skill.get("quality") is not None and not isinstance(skill["quality"], dict):
+        fail(".quality", "is no object")
+    base = skill.get("base_dir_hash")
+    if base is not None and not re.fullmatch("[0-9a-f]{16}", base):
+        fail(".base_dir_hash", "is not 16 lower-case hex digits")
+
+    def layer(value, key):
+        if not _is_unsigned(value) or value >= arch["num_layers"]:
+            fail(key, f"is no layer of the {arch['num_layers']} that there are")
+
+    layers = skill.get("layers") or []
+    if not isinstance(layers, list):
+        fail(".layers", "is no list")
+    for i, value in enumerate(layers):
+        layer(value, f".layers[{i}]")
+    selection = skill.get("selection")
+    if selection is None:
+        return
+    if not isinstance(selection, dict):
+        fail(".selection", "is no object")
+    if selection.get("metric") is not None and not isinstance(selection["metric"], str):
+        fail(".selection.metric", "is no string")
+    layer(selection.get("phi_layer"), ".selection.phi_layer")
+    mean, basis = _halves(selection.get("mean")), _halves(selection.get("basis"))
+    hidden = arch["hidden_size"]
+    if mean is None or len(mean) != hidden:
+        fail(".selection.mean", f"is no base64 of {hidden} f16 values")
+    rank = selection.get("rank")
+    if rank is not None and not _is_unsigned(rank):
+        fail(".selection.rank", "is no unsigned integer")
+    if basis is None or len(basis) != (len(basis) // max(hidden, 1) if rank is None
+                                       else rank) * hidden:
+        fail(".selection.basis", "is no base64 of f16 values, rank rows of hidden_size")
+
+
 def _is_unsigned(value):
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
@@ -513,11 +576,10 @@ class _File:
         if not isinstance(skills, list):
             fail("skills", "is no list")
         self.skills = {}
-        for skill in skills:
-            if not isinstance(skill, dict) or not isinstance(skill.get("id"), str):
-                fail("skills", 'an entry is no object with a string "id"')
+        for i, skill in enumerate(skills):
+            _check_skill(skill, arch, lambda key, problem, i=i: fail(f"skills[{i}]{key}", problem))
             if skill["id"] in self.skills:
-                fail("skills", "an id appears twice")
+                fail(f"skills[{i}].id", "appears twice")
             self.skills[skill["id"]] = skill
         for key in ("tokenizer_config", "section_hashes"):
             if header.get(key) is not None and not isinstance(header[key], dict):
@@ -713,15 +775,48 @@ class Model:
                                + (", ".join(self.skills) or "none"), "skill", self.files[0])
             replaced = self.tensors.get(f"skill.{skill}.{name}")
             if replaced is not None:
+                base = self.tensor(name)
+                if base.shape != replaced.shape:
+                    raise CmfError("Parse", f"shape {list(replaced.shape)}, replaces one of "
+                                   f"{list(base.shape)}", replaced.name, self.files[0])
                 return replaced
         if name not in self.tensors:
             raise CmfError("MissingTensor", f"no tensor '{name}'", name, self.files[0])
         return self.tensors[name]
 
     def read(self, name, skill=None):
-        """A tensor as float32."""
+        """A tensor as float32; `skill` is an id, or the weights of several: {"a": 0.6, "b": 0.4}."""
+        if isinstance(skill, dict):
+            total = sum(np.float32(weight) * self.read(name, id) for id, weight in skill.items())
+            return np.asarray(total, np.float32)
         tensor = self.tensor(name, skill)
         return decode(tensor.dtype, tensor.data, tensor.shape)
+
+    def skill_tensors(self, skill):
+        """What `skill` replaces: {name of the backbone's tensor: the skill's}. Ids may contain dots: a
+        name that fits several of them is that of the one whose rest the backbone has, else of the
+        longest."""
+        result = {}
+        for name, tensor in self.tensors.items():
+            fits = [id for id in self.skills if name.startswith(f"skill.{id}.")
+                    and len(name) > len(id) + 7]
+            if not fits:
+                continue
+            rest = {id: name[len(id) + 7:] for id in fits}
+            owner = max(fits, key=lambda id: (rest[id] in self.tensors
+                                              and not rest[id].startswith("skill."), len(id)))
+            if owner == skill:
+                result[rest[owner]] = tensor
+        return result
+
+    def energy(self, skill, phi):
+        """E of section 9 for `phi`, the mean over a prompt's positions of the residual stream after
+        layer self.skills[skill]["selection"]["phi_layer"]: the skill with the least is chosen."""
+        selection = self.skills[skill]["selection"]
+        phi = np.asarray(phi, np.float64)
+        r = phi - _halves(selection["mean"])
+        explained = _halves(selection["basis"]).reshape(-1, len(phi)).astype(np.float64) @ r
+        return max(r @ r - explained @ explained, 0.0) / (phi @ phi)
 
     def check(self):
         """Raises CmfError unless the structure is that of a model that can run: the tensors that
@@ -731,6 +826,9 @@ class Model:
         if any(skill.get("base_dir_hash") is not None for skill in self.skills.values()):
             raise CmfError("Parse", "a standalone skill is no model: apply it to its base", "skills",
                            path)
+        for skill in self.skills:
+            for name in self.skill_tensors(skill):
+                self.tensor(name, skill)
         if self.tokenizer:
             _parse_json(self.tokenizer, path, "vocab")
         hidden, vocab = arch["hidden_size"], arch["vocab_size"]
@@ -836,7 +934,9 @@ def _info(model):
     for mask in model.masks.values():
         print(f"  mask {mask.name}: {mask.ffn.mean():.1%} of FFN, {mask.heads.mean():.1%} of heads")
     for skill in model.skills.values():
-        print(f"  skill {skill['id']}: {skill.get('name', '')}")
+        tensors = model.skill_tensors(skill["id"]).values()
+        print(f"  skill {skill['id']}: {skill.get('name') or ''} "
+              f"({len(tensors)} tensors, {sum(tensor.nbytes for tensor in tensors)} bytes)")
 
 
 def main(arguments=None):

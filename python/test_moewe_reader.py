@@ -102,6 +102,53 @@ class ReaderTest(unittest.TestCase):
             model.read(name, "nope")
         self.assertEqual(caught.exception.code, "UnknownName")
 
+    def test_routing_and_blends(self):
+        model = reader.open(GOLDEN / "files" / "skills_2.cmf")
+        for prompt in load("files/skills_2.expected.json")["routing"]:
+            for wanted in prompt["golden_E"]:
+                layer = model.skills[wanted["id"]]["selection"]["phi_layer"]
+                energy = model.energy(wanted["id"], prompt["phi"][str(layer)])
+                self.assertAlmostEqual(energy, wanted["E"], delta=1e-5)
+        self.assertEqual(len(model.skill_tensors("code")), 6)
+        name = "model.layers.0.mlp.up_proj.weight"  # which code has not
+        np.testing.assert_allclose(
+            model.read(name, {"code": 0.625, "prose": 0.375}),
+            0.625 * model.read(name) + 0.375 * model.read(name, "prose"), rtol=1e-6)
+
+    def test_malformed_skills(self):
+        good = reader.open(GOLDEN / "files" / "skills_1.cmf").header["skills"][0]
+        arch = {"num_layers": 3, "hidden_size": 64}
+
+        def field(**changes):
+            record = {**good, "selection": dict(good["selection"])}
+            for key, value in changes.items():
+                target = record["selection"] if key in record["selection"] else record
+                target[key] = value
+            faults = []
+
+            def fail(key, problem):
+                faults.append(key)
+                raise reader.CmfError("Parse", problem, key)
+
+            try:
+                reader._check_skill(record, arch, fail)
+            except reader.CmfError:
+                pass
+            return faults[0] if faults else None
+
+        self.assertIsNone(field())
+        self.assertIsNone(field(rank=None, name=None, quality=None, layers=None))
+        for key, values in {"id": ("", None, 1, "a\n"), "layers": (1, [3], [-1], [True]),
+                            "quality": (1,), "base_dir_hash": ("", "9F22593EB458BC6F")}.items():
+            for value in values:
+                self.assertTrue(field(**{key: value}).startswith("." + key), (key, value))
+        for key, values in {"phi_layer": (3, None), "rank": (-1, 1.0),
+                            "mean": (None, "!", good["selection"]["basis"],
+                                     good["selection"]["mean"].rstrip("=")),
+                            "basis": (None, good["selection"]["mean"])}.items():
+            for value in values:
+                self.assertEqual(field(**{key: value}), ".selection." + key, (key, value))
+
     def test_command_line(self):
         path = str(GOLDEN / "files" / "mixed_all_dtypes.cmf")
         with tempfile.TemporaryDirectory() as folder:

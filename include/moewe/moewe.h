@@ -57,8 +57,14 @@ struct ModelOptions {
                            // take turns
   Activations activations = Activations::kInt8;
   KvType kv = KvType::kAuto;
-  std::string task;   // task mask of the file; "none" = none; empty = the file's default
-  std::string skill;  // skill of the file; empty or "none" = none
+  std::string task;  // task mask of the file; "none" = none; empty = the one that belongs to the
+                     // skill, else the file's default
+  // Skill of the file: its id; "a=0.6,b=0.4" a blend of several; "auto" the one whose texts a
+  // prompt is nearest to: requests are then answered one after the other, each by its own choice;
+  // empty or "none" = none.
+  std::string skill;
+  // With "auto": the two nearest ones, blended by softmax(-E / skill_blend); 0 = the nearest alone.
+  double skill_blend = 0.0;
   Verify verify = Verify::kLazy;
 };
 
@@ -108,6 +114,14 @@ enum class FinishReason : uint8_t {
 };
 std::string_view FinishReasonName(FinishReason reason);  // "stop", "length", "cancelled"
 
+// How far a prompt is from the texts of a skill (CMF section 9): the skill with the least energy is
+// nearest. phi_layer is the layer whose state was compared.
+struct SkillEnergy {
+  std::string id;
+  double energy = 0.0;
+  uint32_t phi_layer = 0;
+};
+
 struct Answer {
   std::string text;
   std::vector<Token> ids;
@@ -119,6 +133,8 @@ struct Answer {
   double queue_seconds = 0.0;    // until the first step
   double prefill_seconds = 0.0;  // from there to the first token
   double decode_seconds = 0.0;   // the others
+  std::string skill;             // that answered: an id, a blend "a=0.6,b=0.4", empty = none
+  std::vector<SkillEnergy> skill_energies;  // with skill "auto", ascending
 };
 
 // Called with an answer's text as it is made: complete UTF-8, nothing of a stop string. It runs on
@@ -161,6 +177,10 @@ class Model {
 
   // Logits of the token that follows: vocab_size values.
   std::vector<float> Logits(std::span<const Token> ids) const;
+
+  // How near `ids` are to each skill of the file, ascending. Needs a model that was opened with
+  // skill "auto" (Error{kUsage}).
+  std::vector<SkillEnergy> RankSkills(std::span<const Token> ids) const;
 
   // Natural logarithm of the probability of each of ids[1], ids[2], ... after those before it.
   std::vector<double> LogProbs(std::span<const Token> ids) const;

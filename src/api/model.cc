@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <type_traits>
@@ -66,6 +67,14 @@ FinishReason Public(engine::FinishReason reason) {
   }
 }
 
+std::vector<SkillEnergy> Public(const std::vector<model::SkillEnergy>& energies) {
+  std::vector<SkillEnergy> result;
+  for (const model::SkillEnergy& skill : energies) {
+    result.push_back({skill.id, skill.energy, skill.phi_layer});
+  }
+  return result;
+}
+
 }  // namespace
 
 std::string_view FinishReasonName(FinishReason reason) {
@@ -95,10 +104,15 @@ struct Model::Impl {
     chat = text::TemplateOfBundle(checkpoint.chat_bundle(), Json::object(), file);
     Describe(options);
     if (chat == nullptr) chat = text::ChatTemplate::ChatMl();
+    sequences = options.sequences;
+    if (open.router == nullptr) StartEngine();
+  }
+
+  void StartEngine() {
     engine = std::make_unique<engine::Engine>(
         open.model.get(), tokenizer.get(),
         engine::SchedulerOptions{.context = open.context,
-                                 .kv_blocks = open.BlocksFor(options.sequences),
+                                 .kv_blocks = open.BlocksFor(sequences),
                                  .kv_type = open.kv_type,
                                  .chunk = open.chunk});
   }
@@ -156,7 +170,24 @@ struct Model::Impl {
     return params;
   }
 
-  engine::Result Run(engine::Request request) const {
+  // With a router the skills are those that the prompt asks for; the engine stays as long as they
+  // do.
+  engine::Result Run(engine::Request request, Answer* answer = nullptr) {
+    std::unique_lock<std::mutex> lock(routing, std::defer_lock);
+    if (open.router != nullptr) {
+      lock.lock();
+      const std::vector<model::SkillEnergy> energies = open.Route(request.prompt);
+      const model::SkillChoice choice = open.Choose(energies);
+      if (engine == nullptr || choice != open.load.skills) {
+        engine.reset();
+        open.Bind(choice);
+        StartEngine();
+      }
+      if (answer != nullptr) answer->skill_energies = Public(energies);
+    }
+    if (answer != nullptr && !open.load.skills.empty()) {
+      answer->skill = model::SkillChoiceText(open.load.skills);
+    }
     engine::Result result = engine->Generate(std::move(request));
     if (result.error) throw *result.error;
     return result;
@@ -164,7 +195,7 @@ struct Model::Impl {
 
   // Logits of every position of `ids`, or of the last one.
   void Score(std::span<const Token> ids, bool last_only,
-             std::function<void(size_t first, std::span<const float> logits)> on_logits) const {
+             std::function<void(size_t first, std::span<const float> logits)> on_logits) {
     engine::Request request;
     request.prompt.assign(ids.begin(), ids.end());
     request.on_logits = std::move(on_logits);
@@ -178,7 +209,9 @@ struct Model::Impl {
   std::optional<Error> tokenizer_error;        // why it is
   std::unique_ptr<text::ChatTemplate> chat;
   ModelInfo info;
-  std::unique_ptr<engine::Engine> engine;
+  uint32_t sequences = 1;
+  std::mutex routing;  // with a router: held by the request that runs, which may change the model
+  std::unique_ptr<engine::Engine> engine;  // null: a router has not seen a prompt yet
 };
 
 Model::Model(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -220,7 +253,7 @@ Answer Model::Generate(std::span<const Token> prompt, const GenerateOptions& opt
   Answer answer;
   answer.seed = request.sampling.seed;
   answer.temperature = request.sampling.temperature;
-  engine::Result result = impl_->Run(std::move(request));
+  engine::Result result = impl_->Run(std::move(request), &answer);
   answer.text = std::move(result.text);
   answer.ids = std::move(result.ids);
   answer.finish_reason = Public(result.finish_reason);
@@ -238,6 +271,14 @@ std::vector<float> Model::Logits(std::span<const Token> ids) const {
     last.assign(logits.begin(), logits.end());
   });
   return last;
+}
+
+std::vector<SkillEnergy> Model::RankSkills(std::span<const Token> ids) const {
+  if (impl_->open.router == nullptr) {
+    throw Error(ErrorCode::kUsage, "skills are ranked by a model that is opened with skill auto");
+  }
+  const std::lock_guard<std::mutex> lock(impl_->routing);
+  return Public(impl_->open.Route(ids));
 }
 
 std::vector<double> Model::LogProbs(std::span<const Token> ids) const {

@@ -4,12 +4,16 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "formats/checkpoint.h"
 #include "model/kv_cache.h"
 #include "model/memory_plan.h"
 #include "model/model.h"
+#include "model/skill_router.h"
 #include "moewe/moewe.h"
 #include "platform/thread_pool.h"
 
@@ -20,9 +24,24 @@ struct OpenModel {
   std::shared_ptr<const formats::Checkpoint> checkpoint;
   std::unique_ptr<ThreadPool> threads;
   std::unique_ptr<model::Model> model;
+  // Skill "auto": what prompts are routed by. Null otherwise.
+  std::unique_ptr<model::SkillRouter> router;
   model::KvType kv_type = model::KvType::kF16;
   uint32_t context = 0;  // positions a sequence may have
   uint32_t chunk = 0;
+  // How the model was loaded and what it takes.
+  model::LoadOptions load;
+  model::MemoryRequest request;
+  model::MemoryPlan plan;
+  double skill_blend = 0.0;
+
+  // With a router: the energies of `prompt`, ascending, and the skills that follow from them.
+  // Throws as model::SkillRouter::Route.
+  std::vector<model::SkillEnergy> Route(std::span<const model::TokenId> prompt);
+  model::SkillChoice Choose(std::span<const model::SkillEnergy> energies) const;
+  // Loads the model anew with other skills, from the same checkpoint, for the same context. If that
+  // throws (as Open does), there is no model until a later call succeeds.
+  void Bind(const model::SkillChoice& skills);
 
   // KV blocks that so many sequences of full length need.
   size_t BlocksFor(size_t sequences) const { return sequences * model::BlocksFor(context); }
@@ -34,7 +53,13 @@ model::MemoryRequest MemoryRequestOf(const ModelOptions& options);
 // The context is what `options` ask for, or what the budget allows (a line says so if that is less
 // than usual). Throws what opening and loading throw; Error{kUsage} for options out of range,
 // Error{kOutOfBudget} with the size of every part if the model does not fit.
+//
+// With skill "auto" the model is the backbone until Bind.
 OpenModel Open(const std::string& path, const ModelOptions& options);
+
+// The same for looking at the plan, which may not fit: the model cannot run, as blended skills are
+// not computed, and hashes are not checked.
+OpenModel OpenToPlan(const std::string& path, const ModelOptions& options);
 
 }  // namespace moewe::api
 

@@ -1,7 +1,11 @@
 #include "cli/answer_output.h"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <nlohmann/json.hpp>
+
+#include "cli/skill_report.h"
 
 namespace moewe::cli {
 namespace {
@@ -38,20 +42,34 @@ std::string JoinIds(std::span<const Token> ids) {
 nlohmann::ordered_json AnswerJson(const Answer& answer) {
   const Speed speed(answer);
   const size_t completion = answer.ids.size();
-  return {{"text", answer.text},
-          {"ids", answer.ids},
-          {"finish_reason", FinishReasonName(answer.finish_reason)},
-          {"usage",
-           {{"prompt_tokens", answer.prompt_tokens},
-            {"completion_tokens", completion},
-            {"total_tokens", answer.prompt_tokens + completion}}},
-          {"seed", answer.seed},
-          {"timings",
-           {{"prefill_seconds", answer.prefill_seconds},
-            {"prefill_tokens_per_s", speed.prefill_rate},
-            {"decode_seconds", answer.decode_seconds},
-            {"decode_tokens_per_s", speed.decode_rate}}},
-          {"cache", {{"reused_tokens", answer.reused_tokens}}}};
+  nlohmann::ordered_json json = {{"text", answer.text},
+                                 {"ids", answer.ids},
+                                 {"finish_reason", FinishReasonName(answer.finish_reason)},
+                                 {"usage",
+                                  {{"prompt_tokens", answer.prompt_tokens},
+                                   {"completion_tokens", completion},
+                                   {"total_tokens", answer.prompt_tokens + completion}}},
+                                 {"seed", answer.seed},
+                                 {"timings",
+                                  {{"prefill_seconds", answer.prefill_seconds},
+                                   {"prefill_tokens_per_s", speed.prefill_rate},
+                                   {"decode_seconds", answer.decode_seconds},
+                                   {"decode_tokens_per_s", speed.decode_rate}}},
+                                 {"cache", {{"reused_tokens", answer.reused_tokens}}}};
+  if (!answer.skill.empty()) {
+    json["skill"] = {{"chosen", answer.skill}, {"energies", EnergiesJson(answer.skill_energies)}};
+  }
+  return json;
+}
+
+std::string SkillChosen(const Answer& answer) {
+  std::string line = fmt::format("skill {}", answer.skill.empty() ? "none" : answer.skill);
+  const char* before = " (E ";
+  for (const SkillEnergy& skill : answer.skill_energies) {
+    line += fmt::format("{}{} {:.4f}", before, skill.id, skill.energy);
+    before = ", ";
+  }
+  return line + ")";
 }
 
 void PrintStats(const Answer& answer) {

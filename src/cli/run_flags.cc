@@ -17,7 +17,11 @@ void AddRunFlags(CLI::App* verb, RunFlags* flags) {
       ->check(CLI::IsMember({"int8", "f32"}));
   verb->add_option("--kv", flags->kv, "KV cache: f16 or f32")->check(CLI::IsMember({"f16", "f32"}));
   verb->add_option("--task", flags->task, "task mask of the file, or none");
-  verb->add_option("--skill", flags->skill, "skill of the file, or none");
+  verb->add_option("--skill", flags->skill,
+                   "skill of the file, none, auto (by the prompt), or a blend: ID=0.6,ID=0.4");
+  verb->add_option("--skill-blend", flags->skill_blend,
+                   "with --skill auto: the two nearest by softmax(-E/T), T for example 0.4")
+      ->check(CLI::PositiveNumber);
   verb->add_option("--verify", flags->verify, "hashes: lazy, full or none")
       ->check(CLI::IsMember({"lazy", "full", "none"}));
   verb->add_option("--seed", flags->seed, "seed of the sampler");
@@ -34,10 +38,18 @@ ModelOptions ModelOptionsOf(const RunFlags& flags) {
   options.kv = flags.kv == "f32" ? KvType::kF32 : flags.kv == "f16" ? KvType::kF16 : KvType::kAuto;
   options.task = flags.task;
   options.skill = flags.skill;
+  options.skill_blend = flags.skill_blend;
   options.verify = flags.verify == "full"   ? Verify::kFull
                    : flags.verify == "none" ? Verify::kNone
                                             : Verify::kLazy;
   return options;
+}
+
+void RefuseAutoSkill(const RunFlags& flags, const char* verb) {
+  if (flags.skill != "auto") return;
+  throw Error(ErrorCode::kUsage,
+              fmt::format("{} has no prompt to choose a skill by; name one, or a blend", verb),
+              {"", "--skill"});
 }
 
 std::vector<model::TokenId> ParseIds(const std::string& text, uint32_t vocab_size) {

@@ -23,13 +23,15 @@ struct RunFlags {
   std::string kv;  // empty = f16, or f32 with f32 activations
   std::string task;
   std::string skill;
+  double skill_blend = 0.0;  // 0 = no blend
   std::string verify = "lazy";
   std::optional<uint64_t> seed;
   bool stats = false;
 };
 
-// Declares --memory, --threads, --ctx, --chunk, --activations, --kv, --task, --skill, --verify,
-// --stats on `verb`. `flags` must live until the verb has run.
+// Declares --memory, --threads, --ctx, --chunk, --activations, --kv, --task, --skill,
+// --skill-blend,
+// --verify, --stats on `verb`. `flags` must live until the verb has run.
 void AddRunFlags(CLI::App* verb, RunFlags* flags);
 
 // What they ask for.
@@ -45,6 +47,9 @@ using api::OpenModel;
 inline OpenModel OpenForRun(const std::string& path, const RunFlags& flags) {
   return api::Open(path, ModelOptionsOf(flags));
 }
+
+// Throws Error{kUsage} for --skill auto: `verb` has no prompt that a skill could be chosen by.
+void RefuseAutoSkill(const RunFlags& flags, const char* verb);
 
 // "1,2,3" to ids; Error{kUsage} for anything else, and for ids outside of [0, vocab_size).
 std::vector<model::TokenId> ParseIds(const std::string& text, uint32_t vocab_size);

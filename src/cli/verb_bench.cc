@@ -130,6 +130,7 @@ void PrintTable(const BenchFlags& flags, const OpenModel& open, const engine::Sp
 int Bench(const BenchFlags& given, const Globals& globals) {
   BenchFlags flags = given;
   CheckFlags(flags);
+  RefuseAutoSkill(flags.run, "bench");
   if (!flags.quant.empty()) flags.synthetic.quant = convert::ParseQuant(flags.quant);
   flags.speed.chunk = flags.run.chunk;
   const Job job{flags, globals, CatchInterrupts()};

@@ -171,6 +171,7 @@ class Chat {
       PrintText("\n");
     }
     if (stats_) PrintStats(last_);
+    if (!last_.skill_energies.empty() && !globals_.quiet) LogInfo(SkillChosen(last_));
   }
 
   void ShowStats() const {

@@ -46,6 +46,7 @@ convert::ExpertCounts ReadCounts(const std::vector<std::string>& files) {
 int Stats(Flags flags, const Globals& globals) {
   // What a mask forbids would not be counted; statistics are of the whole model unless asked.
   if (flags.run.task.empty()) flags.run.task = "none";
+  RefuseAutoSkill(flags.run, "experts stats");
   const OpenModel open = OpenForRun(flags.model, flags.run);
   const std::string& file = open.checkpoint->files().front();
   if (!open.model->config().has_moe) {

@@ -52,9 +52,8 @@ Bytes AsBytes(const std::vector<float>& values) {
 }
 
 int Run(const Flags& flags, const Globals& globals) {
-  const OpenModel open = OpenForRun(flags.model, flags.run);
-  const model::ModelConfig& config = open.model->config();
-  const std::vector<model::TokenId> ids = ParseIds(flags.ids, config.vocab_size);
+  OpenModel open = OpenForRun(flags.model, flags.run);
+  const std::vector<model::TokenId> ids = ParseIds(flags.ids, open.model->config().vocab_size);
   if (ids.empty()) throw Error(ErrorCode::kUsage, "--ids names no token");
   if (ids.size() > open.context) {
     throw Error(ErrorCode::kUsage, "context length exceeded: " + std::to_string(ids.size()) +
@@ -62,6 +61,8 @@ int Run(const Flags& flags, const Globals& globals) {
                                        " positions (--ctx)");
   }
 
+  if (open.router != nullptr) open.Bind(open.Choose(open.Route(ids)));
+  const model::ModelConfig& config = open.model->config();
   model::KvPool pool(config, open.kv_type, open.BlocksFor(1));
   model::Sequence sequence(&pool);
   Recorder recorder(config.hidden_size);

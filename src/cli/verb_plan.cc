@@ -52,6 +52,11 @@ void PrintTable(const model::MemoryPlan& plan, uint64_t per_position, const std:
   };
   line("trunk", plan.trunk, "weights that every token reads, and the embedding");
   line("experts", plan.experts, "routed experts, all resident");
+  if (plan.blended != 0) {
+    line("  blended", plan.blended, "of these, skills' tensors mixed in f32");
+  }
+  if (plan.skills != 0)
+    line("skills", plan.skills, "routing a prompt to skills, and their weights");
   line("KV cache", plan.kv,
        std::to_string(plan.context) + " positions of " + FormatSize(per_position) + " (" + kv_type +
            ")" + (plan.shrunk ? ", as many as fit" : ""));
@@ -63,23 +68,16 @@ void PrintTable(const model::MemoryPlan& plan, uint64_t per_position, const std:
 }
 
 int Run(const Flags& flags, const Globals& globals) {
-  const std::shared_ptr<const formats::Checkpoint> checkpoint =
-      formats::OpenCheckpoint(flags.model);
-  ThreadPool threads(flags.run.threads);
-  model::LoadOptions options;
-  options.verify = model::Verify::kNone;
-  options.task = "none";
-  const auto loaded = model::Model::Load(checkpoint, options, &threads);
-  const model::MemoryRequest request = MemoryRequestFrom(flags.run);
-  const model::MemoryPlan plan = model::PlanMemory(*loaded, request);
-  const uint64_t per_position = model::KvBytesPerPosition(loaded->config(), request.kv_type);
+  const api::OpenModel open = api::OpenToPlan(flags.model, ModelOptionsOf(flags.run));
+  const model::MemoryPlan& plan = open.plan;
+  const uint64_t per_position = model::KvBytesPerPosition(open.model->config(), open.kv_type);
   if (!globals.json) {
-    PrintTable(plan, per_position, request.kv_type == model::KvType::kF32 ? "f32" : "f16");
+    PrintTable(plan, per_position, open.kv_type == model::KvType::kF32 ? "f32" : "f16");
   }
   model::RequireFit(plan, flags.model);
 
-  const double bandwidth = MeasureBandwidth(loaded->weight_bytes_total(), threads);
-  const uint64_t weights = loaded->weight_bytes_per_token();
+  const double bandwidth = MeasureBandwidth(open.model->weight_bytes_total(), *open.threads);
+  const uint64_t weights = open.model->weight_bytes_per_token();
   const uint64_t kv = per_position * plan.context;
   const double first = bandwidth / static_cast<double>(weights);
   const double last = bandwidth / static_cast<double>(weights + kv);
@@ -90,10 +88,12 @@ int Run(const Flags& flags, const Globals& globals) {
                {"parts",
                 {{"trunk", plan.trunk},
                  {"experts", plan.experts},
+                 {"skills", plan.skills},
                  {"kv", plan.kv},
                  {"activations", plan.activations},
                  {"tokenizer", plan.tokenizer},
                  {"program", plan.program}}},
+               {"blended", plan.blended},
                {"context", plan.context},
                {"context_shrunk", plan.shrunk},
                {"kv_bytes_per_position", per_position},

@@ -63,6 +63,7 @@ std::vector<model::TokenId> Tokens(const Flags& flags) {
 }
 
 int Run(const Flags& flags, const Globals& globals) {
+  RefuseAutoSkill(flags.run, "ppl");
   const std::vector<model::TokenId> ids = Tokens(flags);
   RunFlags run = flags.run;
   // The context that a window needs, unless asked otherwise.

@@ -31,6 +31,8 @@ std::span<const VerbEntry> Verbs() {
       {"diff", "what changed between two models", "moewe diff demo.cmf other.cmf", AddDiff},
       {"mask", "task masks: list, show, add, remove",
        "moewe mask add demo.cmf keep.npy --name code --default", AddMask},
+      {"skill", "skills: list, route, explain", "moewe skill route demo.cmf -p 'int main('",
+       AddSkill},
       {"experts", "expert statistics, and masks that follow from them",
        "moewe experts stats demo.cmf code.txt --out code.json", AddExperts},
       {"dequant", "one tensor as f32",

@@ -39,6 +39,7 @@ Action AddShard(CLI::App& verb, const Globals& globals);
 Action AddDiff(CLI::App& verb, const Globals& globals);
 Action AddInfo(CLI::App& verb, const Globals& globals);
 Action AddVerify(CLI::App& verb, const Globals& globals);
+Action AddSkill(CLI::App& verb, const Globals& globals);
 Action AddSign(CLI::App& verb, const Globals& globals);
 Action AddDequant(CLI::App& verb, const Globals& globals);
 Action AddFamilies(CLI::App& verb, const Globals& globals);

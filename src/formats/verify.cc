@@ -8,10 +8,13 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <string_view>
+#include <unordered_map>
 
 #include "base/hash64.h"
 #include "formats/checkpoint.h"
 #include "formats/cmf/cmf_file.h"
+#include "formats/cmf/replacement.h"
 #include "formats/signature.h"
 #include "platform/mapped_file.h"
 #include "quant/codec.h"
@@ -134,6 +137,7 @@ class CmfVerifier {
         cmf::CheckSparseIndex(index, masks, header_, {path_, "index", envelope_.index.offset});
       }
     });
+    if (has_header && has_directory && !header_.shard) CheckSkills();
     if (has_directory) CheckTensors(progress);
     ListGaps();
     file_.Check();
@@ -176,6 +180,26 @@ class CmfVerifier {
                  wanted->is_string() ? wanted->get<std::string>() : wanted->dump(), base, actual)});
       }
       ++index;
+    }
+  }
+
+  // Of a shard alone the backbone may be elsewhere.
+  void CheckSkills() {
+    if (header_.skills.empty()) return;
+    std::unordered_map<std::string_view, const cmf::DirectoryRecord*> backbone;
+    for (const cmf::DirectoryRecord& record : directory_) {
+      if (!record.name.starts_with(cmf::kSkillPrefix)) backbone.emplace(record.name, &record);
+    }
+    const auto is_backbone = [&](std::string_view name) { return backbone.contains(name); };
+    for (const cmf::DirectoryRecord& record : directory_) {
+      const auto owner = cmf::SkillOfTensor(header_.skills, record.name, is_backbone);
+      if (!owner) continue;
+      const auto found = backbone.find(owner->tensor);
+      Try(report_, [&] {
+        cmf::CheckReplacement(record.name, record.shape, owner->tensor,
+                              found == backbone.end() ? nullptr : &found->second->shape,
+                              {path_, fmt::format("tensor '{}'", record.name)});
+      });
     }
   }
 

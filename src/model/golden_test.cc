@@ -105,7 +105,17 @@ INSTANTIATE_TEST_SUITE_P(All, FamilyGolden,
 
 class FileGolden : public testing::TestWithParam<const char*> {};
 
-// Every run without a skill: with each task that it names, and without any.
+// The skills of a run: none, one, or a blend.
+SkillChoice SkillsOfRun(const nlohmann::json& run) {
+  SkillChoice choice;
+  if (!run["skill"].is_null()) choice.push_back({run["skill"].get<std::string>(), 1.0});
+  for (const nlohmann::json& part : run.value("blend", nlohmann::json::array())) {
+    choice.push_back({part[0].get<std::string>(), part[1].get<double>()});
+  }
+  return choice;
+}
+
+// Every run: with each task, skill and blend that it names, and without any.
 TEST_P(FileGolden, LogitsAndGreedyTokensOfExistingFiles) {
   const std::filesystem::path folder = golden::Path("cmf/files");
   const nlohmann::json expected =
@@ -117,9 +127,9 @@ TEST_P(FileGolden, LogitsAndGreedyTokensOfExistingFiles) {
       formats::OpenCheckpoint((folder / expected["file"].get<std::string>()).string());
   size_t runs = 0;
   for (const nlohmann::json& run : expected["runs"]) {
-    if (!run["skill"].is_null()) continue;
     SCOPED_TRACE(run["tag"].get<std::string>());
     ++runs;
+    options.skills = SkillsOfRun(run);
     options.task = run["task"].is_null() ? "none" : run["task"].get<std::string>();
     const auto model = Model::Load(file, options, &threads);
     std::vector<float> logits;
@@ -154,7 +164,9 @@ INSTANTIATE_TEST_SUITE_P(
                     "sharded", "masks_llama_f32", "masks_llama_q8row", "masks_qwen3_q8row",
                     "loop_masks", "loop_masks_finalnorm", "moe_qwen2_q8_expertmask",
                     "moe_qwen3_q4tp_expertmask", "specialist", "applied", "layout_permuted",
-                    "layout_gap", "legacy_zero_hashes", "unknown_header_fields", "flags_nonzero"),
+                    "layout_gap", "legacy_zero_hashes", "unknown_header_fields", "flags_nonzero",
+                    "skills_1", "skills_2", "skill_sparse", "skill_appended",
+                    "skill_appended_compacted"),
     [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

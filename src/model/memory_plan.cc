@@ -6,6 +6,7 @@
 
 #include "base/size.h"
 #include "model/config.h"
+#include "model/skilled_checkpoint.h"
 #include "moewe/error.h"
 
 namespace moewe::model {
@@ -48,20 +49,27 @@ MemoryPlan PlanMemory(const Model& model, const MemoryRequest& request) {
   plan.experts = model.expert_bytes_total();
   plan.tokenizer = kTokenizerFactor * model.checkpoint().tokenizer_json().size();
   plan.trunk = model.weight_bytes_total() - plan.experts;
+  plan.blended = BlendedBytes(model.checkpoint());
+  plan.skills = request.skill_reserve;
   const uint64_t block = request.sequences * KvPool::BytesPerBlock(config, request.kv_type);
+  const uint64_t router_block =
+      request.router == nullptr ? 0 : KvPool::BytesPerBlock(*request.router, KvType::kF32);
   const uint32_t usual = std::min(longest, kDefaultContext);
   plan.context = request.context != 0 ? request.context : usual;
   const uint32_t rows = std::min(request.chunk, plan.context);
   plan.activations = ActivationBytes(config, rows, request.logit_rows);
+  if (request.router != nullptr) plan.skills += ActivationBytes(*request.router, rows, 0);
   const uint64_t fixed = plan.total();
   if (request.context == 0) {
     const uint32_t least = std::min(longest, kLeastContext);
-    const uint64_t room = request.budget > fixed ? (request.budget - fixed) / block : 0;
+    const uint64_t room =
+        request.budget > fixed ? (request.budget - fixed) / (block + router_block) : 0;
     const uint64_t positions = request.least ? 0 : room * kBlockTokens;
     plan.context = static_cast<uint32_t>(std::clamp<uint64_t>(positions, least, usual));
     plan.shrunk = plan.context < usual;
   }
   plan.kv = BlocksFor(plan.context) * block;
+  plan.skills += BlocksFor(plan.context) * router_block;
   plan.budget = request.least ? plan.total() : request.budget;
   return plan;
 }
@@ -70,12 +78,13 @@ void RequireFit(const MemoryPlan& plan, const std::string& file) {
   if (plan.fits()) return;
   throw Error(
       ErrorCode::kOutOfBudget,
-      fmt::format("{} are needed, but the budget is {}: trunk {}, experts {}, KV cache {} ({} "
+      fmt::format("{} are needed, but the budget is {}: trunk {}, experts {}{}, KV cache {} ({} "
                   "positions), activations {}, tokenizer {}, program {}",
                   FormatSize(plan.total()), FormatSize(plan.budget), FormatSize(plan.trunk),
-                  FormatSize(plan.experts), FormatSize(plan.kv), plan.context,
-                  FormatSize(plan.activations), FormatSize(plan.tokenizer),
-                  FormatSize(plan.program)),
+                  FormatSize(plan.experts),
+                  plan.skills == 0 ? "" : ", skills " + FormatSize(plan.skills),
+                  FormatSize(plan.kv), plan.context, FormatSize(plan.activations),
+                  FormatSize(plan.tokenizer), FormatSize(plan.program)),
       {file, "--memory", {}});
 }
 

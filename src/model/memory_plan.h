@@ -32,6 +32,10 @@ struct MemoryRequest {
   uint32_t chunk = 256;  // tokens of a prefill step
   size_t sequences = 1;
   size_t logit_rows = 1;  // rows of logits that a step gives
+  // Where prompts are routed to skills: the layers that run for it (SkillRouter::config), and what
+  // the weights of the skills that are not loaded yet may take more than the backbone's.
+  const ModelConfig* router = nullptr;
+  uint64_t skill_reserve = 0;
 };
 
 // Bytes, all of them resident.
@@ -39,6 +43,8 @@ struct MemoryPlan {
   uint64_t budget = 0;
   uint64_t trunk = 0;        // weights that every token reads, and the embedding
   uint64_t experts = 0;      // weights of routed experts
+  uint64_t blended = 0;      // of both: skills' tensors mixed in f32, which are not in the file
+  uint64_t skills = 0;       // routing a prompt to skills, and the weights reserved for them
   uint64_t kv = 0;           // of `context` positions in every sequence
   uint64_t activations = 0;  // of one step
   uint64_t tokenizer = 0;
@@ -46,7 +52,9 @@ struct MemoryPlan {
   uint32_t context = 0;
   bool shrunk = false;  // the context is smaller than it would have been with more memory
 
-  uint64_t total() const { return trunk + experts + kv + activations + tokenizer + program; }
+  uint64_t total() const {
+    return trunk + experts + skills + kv + activations + tokenizer + program;
+  }
   bool fits() const { return total() <= budget; }
 };
 

@@ -4,10 +4,11 @@
 
 #include <utility>
 
+#include "base/log.h"
+#include "model/skilled_checkpoint.h"
 #include "model/task_mask.h"
 #include "model/transformer.h"
 #include "model/weights.h"
-#include "moewe/error.h"
 
 namespace moewe::model {
 namespace {
@@ -16,40 +17,36 @@ void VerifyAll(const formats::Checkpoint& checkpoint) {
   for (const formats::TensorView& tensor : checkpoint.tensors()) VerifyTensor(checkpoint, tensor);
 }
 
-// Skills are read and verified but not run yet: asking for one is an error. So is running a file
-// that is nothing but a skill (CMF section 9.1).
-void CheckSkill(const formats::Checkpoint& checkpoint, const LoadOptions& options) {
-  const std::string& file = checkpoint.files().front();
-  if (checkpoint.kind() == formats::CheckpointKind::kCmf) {
-    const auto skills = checkpoint.config().find("skills");
-    if (skills != checkpoint.config().end() && skills->is_array()) {
-      for (const auto& record : *skills) {
-        if (!record.is_object() || !record.contains("base_dir_hash")) continue;
-        throw Error(ErrorCode::kParse,
-                    "a skill without its base is no model; it is to be applied to that base first",
-                    {file, "header.skills"});
-      }
-    }
+// The mask to select: what is asked for, else what belongs to the skills.
+std::string TaskFor(const formats::Checkpoint& checkpoint, const LoadOptions& options) {
+  if (!options.task.empty()) return options.task;
+  const std::string linked = LinkedTask(checkpoint, options.skills);
+  if (!linked.empty()) {
+    LogInfo(fmt::format("task '{}' is active, it belongs to skill {}; --task none runs without",
+                        linked, SkillChoiceText(options.skills)));
   }
-  const bool no_skill = options.skill.empty() || options.skill == "none";
-  if (!no_skill) {
-    throw Error(ErrorCode::kUnsupported,
-                "running with a skill is not supported yet; use --skill none", {file, "--skill"});
-  }
+  return linked;
 }
 
 }  // namespace
 
 std::unique_ptr<Model> Model::Load(std::shared_ptr<const formats::Checkpoint> checkpoint,
                                    const LoadOptions& options, ThreadPool* pool) {
-  CheckSkill(*checkpoint, options);
+  RefuseStandaloneSkill(*checkpoint);
   if (options.verify == Verify::kFull) VerifyAll(*checkpoint);
   ModelConfig config = ReadConfig(*checkpoint);
-  Weights weights = BindWeights(
-      *checkpoint, config,
-      options.verify == Verify::kLazy ? TensorHashes::kVerifyAllButExperts : TensorHashes::kIgnore);
-  TaskMask mask = SelectTaskMask(*checkpoint, config, weights, options.task);
-  return std::make_unique<Transformer>(std::move(checkpoint), std::move(config), std::move(weights),
+  const bool lazy = options.verify == Verify::kLazy;
+  std::shared_ptr<const formats::Checkpoint> source = checkpoint;
+  if (!options.skills.empty()) {
+    const SkillOptions how{.check_hashes = lazy,
+                           .check_replaced = options.backbone_verified,
+                           .blend_limit = options.blend_limit,
+                           .compute_blend = options.to_run};
+    source = std::make_shared<SkilledCheckpoint>(checkpoint, options.skills, how, pool);
+  }
+  Weights weights = BindWeights(*source, config, HashesAtLoad(options));
+  TaskMask mask = SelectTaskMask(*checkpoint, config, weights, TaskFor(*checkpoint, options));
+  return std::make_unique<Transformer>(std::move(source), std::move(config), std::move(weights),
                                        std::move(mask), options, pool);
 }
 

@@ -3,6 +3,7 @@
 #define MOEWE_MODEL_MODEL_H_
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "kernels/compute.h"
 #include "model/config.h"
 #include "model/kv_cache.h"
+#include "model/skill_choice.h"
 
 namespace moewe::model {
 
@@ -26,11 +28,18 @@ enum class Verify : uint8_t {
 
 struct LoadOptions {
   kernels::Activations activations = kernels::Activations::kInt8;
-  // A task mask of the file; "none" = no mask; empty = the file's default_task, if it names a mask.
+  // A task mask of the file; "none" = no mask; empty = the one that belongs to the skills, else the
+  // file's default_task, if it names a mask.
   std::string task;
-  // A skill of the file; "none" or empty = the backbone alone.
-  std::string skill;
+  SkillChoice skills;
+  // What blended skills' tensors, which are not in the file, may take in memory.
+  uint64_t blend_limit = std::numeric_limits<uint64_t>::max();
+  // False: only sizes and names count, blended tensors are not computed. For plans.
+  bool to_run = true;
   Verify verify = Verify::kLazy;
+  // kLazy: the backbone's tensors, experts apart, were checked when this checkpoint was loaded
+  // before.
+  bool backbone_verified = false;
 };
 
 // One sequence's part of a step: `tokens` follow what `sequence` already holds.

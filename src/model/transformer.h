@@ -17,6 +17,13 @@
 
 namespace moewe::model {
 
+// The hashes that binding a model's weights checks; experts' follow when they are first used.
+inline TensorHashes HashesAtLoad(const LoadOptions& options) {
+  return options.verify == Verify::kLazy && !options.backbone_verified
+             ? TensorHashes::kVerifyAllButExperts
+             : TensorHashes::kIgnore;
+}
+
 class Transformer : public Model {
  public:
   Transformer(std::shared_ptr<const formats::Checkpoint> checkpoint, ModelConfig config,

@@ -10,6 +10,7 @@
 
 #include "base/hash64.h"
 #include "model/canonical.h"
+#include "model/checkpoint_view.h"
 #include "moewe/error.h"
 #include "quant/codec.h"
 #include "quant/vbit.h"
@@ -297,12 +298,27 @@ bool HasStoredHash(const TensorView& tensor) {
   return tensor.hash == 0 || HashBytes(tensor.bytes) == tensor.hash;
 }
 
+namespace {
+
+// A skill's tensor is seen under the name of what it replaces; a message names what is stored.
+std::string StoredName(const formats::Checkpoint& checkpoint, const TensorView& tensor) {
+  const auto* view = dynamic_cast<const CheckpointView*>(&checkpoint);
+  if (view == nullptr) return tensor.name;
+  for (const TensorView& stored : view->base().tensors()) {
+    if (stored.bytes.data() == tensor.bytes.data() && !stored.bytes.empty()) return stored.name;
+  }
+  return tensor.name;
+}
+
+}  // namespace
+
 void VerifyTensor(const formats::Checkpoint& checkpoint, const TensorView& tensor) {
   if (HasStoredHash(tensor)) return;
+  const std::string name = StoredName(checkpoint, tensor);
   throw Error(ErrorCode::kHashMismatch,
-              fmt::format("the bytes of {} have hash {:016x}, the directory says {:016x}",
-                          tensor.name, HashBytes(tensor.bytes), tensor.hash),
-              {checkpoint.files()[tensor.file_index], tensor.name, tensor.file_offset});
+              fmt::format("the bytes of {} have hash {:016x}, the directory says {:016x}", name,
+                          HashBytes(tensor.bytes), tensor.hash),
+              {checkpoint.files()[tensor.file_index], name, tensor.file_offset});
 }
 
 }  // namespace moewe::model
