@@ -160,6 +160,76 @@ TEST_F(MasksTest, ExpertStatisticsAddUpAndMakeMasks) {
                 .code,
             2);
   EXPECT_FALSE(fs::exists(At("x.cmf")));
+  // Counts that count nothing, and of another model.
+  const std::string nothing = Put("nothing.json", "{}");
+  EXPECT_EQ(RunMoewe("experts mask " + Golden("moe_qwen2_q8.cmf") + " " + At("x.cmf") +
+                     " --stats " + nothing + " --cover 0.5 --name x")
+                .code,
+            3);
+  const Outcome other = RunMoewe("experts stats " + demo + " " + one + " --json --out - --add " +
+                                 Golden("moe_qwen3_q4tp.moe_stats.json"));
+  EXPECT_EQ(other.code, 3);
+  EXPECT_EQ(other.json()["error"]["code"], "Parse");
+}
+
+TEST_F(MasksTest, ExpertsAreCutOnceAndAgain) {
+  const std::string source = Golden("moe_qwen3_q4tp.cmf");
+  const Outcome done =
+      RunMoewe("experts defrag --json " + source + " " + At("cut.cmf") + " --stats " +
+               Golden("moe_qwen3_q4tp.moe_stats.json") + " --cover 0.85");
+  ASSERT_EQ(done.code, 0);
+  EXPECT_EQ(done.json()["kept_per_layer"], (Json{{"0", 6}, {"1", 6}, {"2", 5}}));
+  EXPECT_EQ(done.json()["experts_dropped"], 7);
+  ASSERT_EQ(
+      RunMoewe("experts defrag " + At("cut.cmf") + " " + At("again.cmf") + " --cover 0.5").code, 0);
+  for (const auto& [file, golden] :
+       {std::pair("cut.cmf", "moe_qwen3_q4tp_moedefrag.cmf"),
+        std::pair("again.cmf", "moe_qwen3_q4tp_moedefrag_again.cmf")}) {
+    EXPECT_EQ(RunMoewe("verify " + At(file)).code, 0);
+    const Json differs = RunMoewe("diff --json " + At(file) + " " + Golden(golden)).json();
+    EXPECT_EQ(differs["tensors"].size(), 0u);
+    EXPECT_EQ(differs["header"].size(), 1u) << differs["header"];  // the tool
+    EXPECT_EQ(Logits(At(file), ""), Logits(Golden(golden), ""));
+  }
+  // Nothing to start from, nothing to leave out, over itself.
+  EXPECT_EQ(RunMoewe("experts defrag " + source + " " + At("x.cmf") + " --cover 0.5").code, 2);
+  EXPECT_EQ(RunMoewe("experts defrag " + At("again.cmf") + " " + At("x.cmf") + " --cover 1").code,
+            2);
+  EXPECT_EQ(RunMoewe("experts defrag " + At("cut.cmf") + " " + At("cut.cmf") + " --cover 0.5").code,
+            2);
+  EXPECT_FALSE(fs::exists(At("x.cmf")));
+}
+
+TEST_F(MasksTest, ARecordedRunIsSimulated) {
+  const std::string demo = paths::SourceDir() + "/models/demo";
+  const std::string text = Put("t.txt", "Once upon a time there was a small boat on a wide lake.");
+  ASSERT_EQ(RunMoewe("experts stats " + demo + " " + text + " --out " + At("s.json") + " --trace " +
+                     At("t.trace"))
+                .code,
+            0);
+  const Outcome done = RunMoewe("experts simulate --json --slots 16,128 " + At("t.trace"));
+  ASSERT_EQ(done.code, 0);
+  const Json result = done.json();
+  uint64_t chosen = 0;
+  for (const auto& [layer, counts] : golden::ReadJson(At("s.json")).items()) {
+    for (const Json& count : counts) chosen += count.get<uint64_t>();
+  }
+  EXPECT_EQ(result["accesses"], chosen);
+  EXPECT_EQ(result["experts"], 128);
+  ASSERT_EQ(result["results"].size(), 2u);
+  for (const Json& row : result["results"]) {
+    for (const char* policy : {"lru", "lru+floor", "lfu"}) {
+      EXPECT_LE(row["hits"][policy], row["hits"]["optimal"]);
+    }
+  }
+  // With room for all of them every policy misses each expert once.
+  EXPECT_EQ(result["results"][1]["hits"]["lru"], result["results"][1]["hits"]["optimal"]);
+  EXPECT_EQ(RunMoewe("experts simulate " + At("t.trace") + " --slots 2").code, 2);
+  EXPECT_EQ(RunMoewe("experts simulate " + text).code, 3);
+  // What logits records is a trace too.
+  ASSERT_EQ(
+      RunMoewe("logits " + demo + " --ids 5,6,7 --out /dev/null --router " + At("r.json")).code, 0);
+  EXPECT_EQ(RunMoewe("experts simulate --json " + At("r.json")).json()["tokens"], 3);
 }
 
 }  // namespace

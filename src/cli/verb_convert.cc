@@ -33,6 +33,8 @@ struct Flags {
   bool diffuse = false;
   bool no_scale_search = false;
   std::string route_stats;
+  std::string defrag_folder;
+  std::string defrag_task;
   bool resume = false;
   bool dry_run = false;
   int threads = 0;
@@ -66,8 +68,10 @@ convert::ConvertOptions OptionsFrom(const Flags& flags) {
   encode.diffuse = flags.diffuse;
   encode.search_scales = !flags.no_scale_search;
   if (!flags.route_stats.empty()) {
-    options.encode.route_counts = convert::ReadRouteCounts(flags.route_stats);
+    options.encode.route_counts = convert::ReadExpertCounts({&flags.route_stats, 1}).counts;
   }
+  options.defrag_folder = flags.defrag_folder;
+  options.defrag_task = flags.defrag_task;
   if (!flags.shard_max.empty()) options.shard_max = ParseSize(flags.shard_max, "shard size");
   return options;
 }
@@ -99,25 +103,26 @@ void Report(const Globals& globals, const convert::ConvertResult& result) {
 }
 
 // What each tensor would become; writes nothing.
-int DryRun(const formats::Checkpoint& source, const convert::ConvertOptions& options,
+int DryRun(const formats::Checkpoint& source, const convert::ConvertOptions& options, int threads,
            const Globals& globals) {
-  const convert::ConvertPlan plan =
-      convert::PlanConversion(source, options.quant, options.tensor_rules);
+  ThreadPool pool(threads);
+  const convert::PreparedConversion prepared = convert::PrepareConversion(source, options, pool);
+  const convert::ConvertPlan& plan = prepared.plan;
   for (const std::string& warning : plan.warnings) LogWarning(warning);
   uint64_t bytes = 0;
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const convert::PlannedTensor& tensor : plan.tensors) {
     bytes += tensor.nbytes.value_or(0);
     if (globals.json) {
-      list.push_back({{"name", tensor.source.name},
-                      {"shape", tensor.source.shape},
+      list.push_back({{"name", tensor.name},
+                      {"shape", tensor.shape},
                       {"from", DTypeName(tensor.source.dtype)},
                       {"to", DTypeName(tensor.dtype)},
                       {"nbytes", nullptr}});
       if (tensor.nbytes) list.back()["nbytes"] = *tensor.nbytes;
     } else {
       fmt::print("{:7} -> {:7} [{}]  {}\n", DTypeName(tensor.source.dtype), DTypeName(tensor.dtype),
-                 fmt::join(tensor.source.shape, ", "), tensor.source.name);
+                 fmt::join(tensor.shape, ", "), tensor.name);
     }
   }
   std::fflush(stdout);
@@ -148,7 +153,7 @@ int Convert(const Flags& flags, const Globals& globals) {
   if (verb != "convert" && source->kind() != formats::CheckpointKind::kCmf) {
     throw Error(ErrorCode::kUsage, verb + " rewrites .cmf files; use convert", {flags.src, ""});
   }
-  if (flags.dry_run) return DryRun(*source, options, globals);
+  if (flags.dry_run) return DryRun(*source, options, flags.threads, globals);
 
   options.warning = [](const std::string& line) { LogWarning(line); };
   options.note = [&](const std::string& line) {
@@ -208,6 +213,12 @@ Action AddConvert(CLI::App& verb, const Globals& globals) {
   const auto flags = CommonFlags(verb, "convert", "Hugging Face folder or .cmf");
   AddQuantFlags(verb, flags.get());
   verb.add_option("--shard-max", flags->shard_max, kShardHelp);
+  CLI::Option* folder = verb.add_option(
+      "--defrag", flags->defrag_folder,
+      "DIR: leave out FFN neurons that are dead in its tensors/*.npy or ffn_keep.npy");
+  verb.add_option("--defrag-task", flags->defrag_task,
+                  "leave out the neurons and experts that this task mask of SRC turns off")
+      ->excludes(folder);
   return [flags, &globals] { return Convert(*flags, globals); };
 }
 

@@ -1,20 +1,29 @@
-// moewe experts: which experts a task uses, and masks that follow from it.
+// moewe experts: which experts a task uses, and the masks and smaller files that follow from it.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/progress.h"
+#include "base/size.h"
+#include "cli/experts_simulate.h"
 #include "cli/interrupt.h"
 #include "cli/run_flags.h"
 #include "cli/verbs.h"
+#include "convert/convert.h"
 #include "convert/expert_stats.h"
 #include "convert/mask_edit.h"
+#include "experts/trace_file.h"
 #include "moewe/error.h"
 #include "platform/atomic_file.h"
 #include "text/tokenizer.h"
@@ -26,21 +35,27 @@ constexpr uint64_t kLargestInput = uint64_t{1} << 30;
 
 struct Flags {
   RunFlags run;
-  std::string model, out, src, dst, name;
+  std::string model, out, trace, src, dst, name;
   std::vector<std::string> texts, stats;
   size_t window = 512;
   double cover = 0.0;
   bool make_default = false;
+  bool resume = false;
+  std::string shard_max;
 };
 
-convert::ExpertCounts ReadCounts(const std::vector<std::string>& files) {
-  convert::ExpertCounts counts;
-  for (const std::string& file : files) {
-    const std::vector<uint8_t> bytes = ReadWholeFile(file, kLargestInput);
-    convert::AddCounts(convert::ExpertCountsFromJson(ParseJson(bytes, file, "statistics"), file),
-                       file, &counts);
+uint64_t SizeOf(const std::string& path) {
+  std::error_code ignored;  // whoever reads it reports
+  const uintmax_t size = std::filesystem::file_size(path, ignored);
+  return ignored ? 0 : size;
+}
+
+std::unique_ptr<formats::CmfFile> OpenCmf(const std::string& path) {
+  if (std::filesystem::is_directory(path)) {
+    throw Error(ErrorCode::kUsage, "only .cmf files can be masked and cut: convert first",
+                {path, ""});
   }
-  return counts;
+  return formats::CmfFile::Open(path);
 }
 
 int Stats(Flags flags, const Globals& globals) {
@@ -56,20 +71,47 @@ int Stats(Flags flags, const Globals& globals) {
     throw Error(ErrorCode::kUnsupported, "the model has no tokenizer", {file, "tokenizer"});
   }
   const auto tokenizer = text::Tokenizer::FromJson(open.checkpoint->tokenizer_json(), file);
-  convert::ExpertCounts counts = ReadCounts(flags.stats);
+  convert::ExpertCounts counts;
+  if (!flags.stats.empty()) {
+    counts = convert::ReadExpertCounts(flags.stats).counts;
+    convert::CheckCounts(counts, convert::ExpertsByLayer(*open.checkpoint), flags.stats.front());
+  }
   const size_t window = std::min<size_t>(flags.window, open.context);
   const std::atomic<bool>& interrupted = CatchInterrupts();
+  uint64_t all_bytes = 0;
+  for (const std::string& path : flags.texts) all_bytes += SizeOf(path);
+  Progress progress("experts stats", all_bytes, globals.quiet ? nullptr : stderr);
+  std::optional<experts::TraceWriter> trace;
+  convert::RoutingListener on_routing;
+  if (!flags.trace.empty()) {
+    const std::map<uint32_t, uint32_t> experts = convert::ExpertsByLayer(*open.checkpoint);
+    uint64_t all_experts = 0;
+    for (const auto& [layer, count] : experts) all_experts += count;
+    trace.emplace(flags.trace, open.model->config().num_layers, experts,
+                  open.model->expert_bytes_total() / all_experts);
+    on_routing = [&](uint32_t visit, std::span<const uint32_t> ids, size_t top_k) {
+      trace->Add(visit, ids, top_k);
+    };
+  }
   uint64_t tokens = 0;
+  uint64_t bytes_done = 0;
   for (const std::string& path : flags.texts) {
     const std::vector<uint8_t> bytes = ReadWholeFile(path, kLargestInput);
     const std::vector<model::TokenId> ids = tokenizer->Encode(
         {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, /*add_special_tokens=*/false);
-    convert::CountExperts(open.model.get(), ids, window, open.chunk, open.kv_type, interrupted,
-                          &counts);
+    const auto on_step = [&](size_t done) {
+      if (interrupted) throw Error(ErrorCode::kInterrupted, "stopped");
+      progress.Update(bytes_done + bytes.size() * done / ids.size(), path);
+    };
+    convert::CountExperts(open.model.get(), ids, window, open.chunk, open.kv_type, on_step,
+                          on_routing, &counts);
     tokens += ids.size();
+    bytes_done += bytes.size();
+    progress.Clear();
     if (!globals.quiet) LogInfo(fmt::format("{}: {} tokens", path, ids.size()));
   }
   open.checkpoint->CheckReadable();
+  if (trace) trace->Commit();
   AtomicFile out(flags.out);
   out.Write(convert::ExpertCountsToJson(counts).dump() + "\n");
   out.Commit();
@@ -80,10 +122,11 @@ int Stats(Flags flags, const Globals& globals) {
 }
 
 int Mask(const Flags& flags, const Globals& globals) {
-  const std::unique_ptr<formats::CmfFile> source = formats::CmfFile::Open(flags.src);
+  const std::unique_ptr<formats::CmfFile> source = OpenCmf(flags.src);
   const formats::cmf::Header& header = source->contents().header;
-  const convert::MaskDescription mask = convert::ExpertMask(
-      ReadCounts(flags.stats), flags.cover, flags.name, header, flags.stats.front());
+  const convert::MaskDescription mask =
+      convert::ExpertMask(*source, convert::ReadExpertCounts(flags.stats).counts, flags.cover,
+                          flags.name, flags.stats.front());
   convert::AddMask(*source, mask, flags.make_default, flags.dst);
   Json kept = Json::object();
   for (size_t layer = 0; layer < mask.rows.experts.size(); ++layer) {
@@ -103,6 +146,57 @@ int Mask(const Flags& flags, const Globals& globals) {
   return 0;
 }
 
+int Defrag(const Flags& flags, const Globals& globals) {
+  const std::unique_ptr<formats::CmfFile> source = OpenCmf(flags.src);
+  const bool embedded = flags.stats.empty();
+  const convert::CountsFile counts =
+      embedded ? convert::EmbeddedCounts(*source) : convert::ReadExpertCounts(flags.stats);
+  convert::ConvertOptions options;
+  options.expert_cut = convert::PlanExpertCut(*source, counts, flags.cover,
+                                              embedded ? flags.src : flags.stats.front());
+  options.resume = flags.resume;
+  if (!flags.shard_max.empty()) options.shard_max = ParseSize(flags.shard_max, "shard size");
+  options.warning = [](const std::string& line) { LogWarning(line); };
+  options.note = [&](const std::string& line) {
+    if (!globals.quiet) LogInfo(line);
+  };
+  const std::atomic<bool>& interrupted = CatchInterrupts();
+  std::optional<Progress> bar;
+  options.progress = [&](const convert::ConvertProgress& state) {
+    if (interrupted) {
+      throw Error(ErrorCode::kInterrupted, "stopped; --resume continues", {flags.dst, ""});
+    }
+    if (!bar) bar.emplace("experts defrag", state.bytes_total, globals.quiet ? nullptr : stderr);
+    bar->Update(state.bytes, state.name);
+  };
+  ThreadPool pool(1);  // nothing is encoded
+  const convert::ConvertResult result = convert::ConvertToCmf(*source, flags.dst, options, pool);
+  bar.reset();
+  uint64_t before = 0;
+  uint64_t after = 0;
+  for (const std::string& file : source->files()) before += SizeOf(file);
+  for (const std::string& file : result.files) after += SizeOf(file);
+  Json kept = Json::object();
+  for (const auto& [layer, experts] : options.expert_cut->kept) {
+    kept[std::to_string(layer)] = experts->size();
+  }
+  if (!globals.quiet) {
+    LogInfo(fmt::format("wrote {}: {} experts left out, {} of {}; kept by layer: {}",
+                        result.files.front(), options.expert_cut->dropped, FormatSize(after),
+                        FormatSize(before), kept.dump()));
+  }
+  if (globals.json) {
+    PrintJson({{"file", result.files.front()},
+               {"files", result.files},
+               {"tensors", result.tensors},
+               {"bytes", after},
+               {"bytes_before", before},
+               {"experts_dropped", options.expert_cut->dropped},
+               {"kept_per_layer", kept}});
+  }
+  return 0;
+}
+
 }  // namespace
 
 Action AddExperts(CLI::App& verb, const Globals& globals) {
@@ -112,6 +206,7 @@ Action AddExperts(CLI::App& verb, const Globals& globals) {
   stats->add_option("MODEL", flags->model, "model file or folder")->required();
   stats->add_option("TEXT", flags->texts, "text files")->required();
   stats->add_option("--out", flags->out, "JSON file for the counts; - is stdout")->required();
+  stats->add_option("--trace", flags->trace, "file for every choice in order: experts simulate");
   stats->add_option("--add", flags->stats, "counts to go on from; repeatable")
       ->allow_extra_args(false);
   stats->add_option("--window", flags->window, "tokens a context takes")
@@ -127,10 +222,28 @@ Action AddExperts(CLI::App& verb, const Globals& globals) {
   mask->add_option("--cover", flags->cover, "share of the routing to keep, 0.95 say")->required();
   mask->add_option("--name", flags->name, "what --task will call it")->required();
   mask->add_flag("--default", flags->make_default, "active without --task");
+  CLI::App* defrag = verb.add_subcommand("defrag", "leave out the experts that a task never needs");
+  defrag->fallthrough();
+  defrag->add_option("SRC", flags->src, "a .cmf file")->required();
+  defrag->add_option("DST", flags->dst, "the smaller .cmf")->required();
+  defrag
+      ->add_option("--stats", flags->stats,
+                   "counts of experts stats, added up; default: those that an earlier cut kept")
+      ->allow_extra_args(false);
+  defrag->add_option("--cover", flags->cover, "share of the routing to keep, 0.95 say")->required();
+  defrag->add_option("--shard-max", flags->shard_max, "divide into files of at most this size");
+  defrag->add_flag("--resume", flags->resume, "continue an interrupted run");
+  CLI::App* simulate =
+      verb.add_subcommand("simulate", "hit rates of expert caches over a recorded run");
+  simulate->fallthrough();
+  auto simulation = std::make_shared<SimulateFlags>();
+  AddSimulateFlags(simulate, simulation.get());
   return [=, &globals] {
     if (stats->parsed()) return Stats(*flags, globals);
     if (mask->parsed()) return Mask(*flags, globals);
-    throw Error(ErrorCode::kUsage, "say what to do: experts stats or experts mask");
+    if (defrag->parsed()) return Defrag(*flags, globals);
+    if (simulate->parsed()) return SimulateExperts(*simulation, globals);
+    throw Error(ErrorCode::kUsage, "say what to do: experts stats, mask, defrag or simulate");
   };
 }
 

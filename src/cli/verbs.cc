@@ -33,7 +33,7 @@ std::span<const VerbEntry> Verbs() {
        "moewe mask add demo.cmf keep.npy --name code --default", AddMask},
       {"skill", "skills: list, route, explain", "moewe skill route demo.cmf -p 'int main('",
        AddSkill},
-      {"experts", "expert statistics, and masks that follow from them",
+      {"experts", "which experts tasks use; masks, smaller files, cache simulation",
        "moewe experts stats demo.cmf code.txt --out code.json", AddExperts},
       {"dequant", "one tensor as f32",
        "moewe dequant demo.cmf --tensor lm_head.weight --out head.f32", AddDequant},

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "convert/cut_masks.h"
 #include "convert/destination.h"
 #include "formats/cmf/cmf_file.h"
 #include "formats/cmf/shard_writer.h"
@@ -71,6 +73,70 @@ formats::CmfPlan PlanContainer(const formats::Checkpoint& source,
   return plan;
 }
 
+// Counts of a layer's experts and lists of its neurons are in the tensors; what the header says of
+// both becomes nominal (sections 11 and 11.1).
+class CutContainer {
+ public:
+  CutContainer(const formats::Checkpoint& source, PreparedConversion* prepared,
+               formats::CmfPlan* container)
+      : cmf_(dynamic_cast<const formats::CmfFile*>(&source)),
+        prepared_(*prepared),
+        container_(*container) {}
+
+  void Apply() {
+    AddProvenance();
+    if (!prepared_.cut.neurons.empty()) {
+      container_.header["arch"]["intermediate_size"] =
+          prepared_.provenance.at("defrag").at("post_intermediate_max");
+    }
+    if (cmf_ == nullptr || cmf_->contents().masks.masks.empty()) return;
+    std::vector<std::string> dropped;
+    if (prepared_.drops_masks) {
+      for (const auto& mask : cmf_->contents().masks.masks) dropped.push_back(mask.name);
+      container_.masks.clear();
+      container_.index.clear();
+    } else {
+      CutMasks masks = RenumberExperts(*cmf_, prepared_.cut);
+      Note("masks now name the kept experts", masks.renumbered);
+      container_.masks = std::move(masks.section);
+      if (!masks.index_stays || container_.masks.empty()) container_.index.clear();
+      dropped = std::move(masks.dropped);
+    }
+    Note("masks left out: they are of the uncut model", dropped);
+    ReleaseSkills(dropped);
+  }
+
+ private:
+  void Note(const char* what, const std::vector<std::string>& names) {
+    if (names.empty()) return;
+    prepared_.plan.notes.push_back(fmt::format("{}: {}", what, fmt::join(names, ", ")));
+  }
+
+  void AddProvenance() {
+    Json& provenance = container_.header["provenance"];
+    if (!provenance.is_object()) {  // free-form
+      Json before = std::move(provenance);
+      provenance = Json::object();
+      if (!before.is_null()) provenance["source"] = std::move(before);
+    }
+    for (const auto& [key, block] : prepared_.provenance.items()) provenance[key] = block;
+  }
+
+  // A skill must not ask for a mask that is gone.
+  void ReleaseSkills(const std::vector<std::string>& dropped) {
+    if (!container_.header.contains("skills") || !container_.header["skills"].is_array()) return;
+    for (Json& skill : container_.header["skills"]) {
+      if (!skill.is_object() || !skill.contains("input_mask_task")) continue;
+      Json& task = skill["input_mask_task"];
+      if (std::find(dropped.begin(), dropped.end(), task) != dropped.end()) task = nullptr;
+    }
+  }
+
+  const formats::CmfFile* cmf_;
+  PreparedConversion& prepared_;
+  formats::CmfPlan& container_;
+};
+
 // What a run that is continued, or not, tells its user; empty if there is nothing to tell.
 std::string ResumeNote(formats::CmfResume resumed, bool asked, size_t done, size_t total) {
   using formats::CmfResume;
@@ -96,10 +162,53 @@ std::string ResumeNote(formats::CmfResume resumed, bool asked, size_t done, size
 
 }  // namespace
 
+PreparedConversion PrepareConversion(const formats::Checkpoint& source,
+                                     const ConvertOptions& options, ThreadPool& pool) {
+  PreparedConversion prepared;
+  const auto* cmf = dynamic_cast<const formats::CmfFile*>(&source);
+  const std::string& file = source.files().front();
+  const bool cuts =
+      !options.defrag_folder.empty() || !options.defrag_task.empty() || options.expert_cut;
+  if (cuts && cmf != nullptr && cmf->contents().header.standalone_skill) {
+    throw Error(ErrorCode::kUsage, "a standalone skill is no whole model to cut", {file, ""});
+  }
+  SourceTensors listed = ListSource(source);
+  if (!options.defrag_folder.empty()) {
+    prepared.folder = std::make_unique<DefragFolder>(source, options.defrag_folder);
+    prepared.folder->Overlay(&listed.tensors);
+    const uint64_t layers =
+        listed.config ? listed.config->num_layers : cmf->contents().header.num_layers;
+    prepared.cut.neurons = prepared.folder->LiveNeurons(listed.tensors, layers, pool);
+    prepared.provenance["defrag"] =
+        FfnProvenance(listed.tensors, prepared.cut, options.defrag_folder);
+    prepared.drops_masks = true;
+  } else if (!options.defrag_task.empty()) {
+    if (cmf == nullptr) {
+      throw Error(ErrorCode::kUsage, "only .cmf files have task masks", {file, "--defrag-task"});
+    }
+    prepared.cut = CutOfTask(*cmf, options.defrag_task);
+    prepared.provenance = TaskProvenance(*cmf, prepared.cut, options.defrag_task);
+    prepared.drops_masks = true;
+  } else if (options.expert_cut) {
+    prepared.cut.experts = options.expert_cut->kept;
+    prepared.provenance["moe_defrag"] = options.expert_cut->provenance;
+  }
+  const formats::Checkpoint& weights =
+      prepared.folder ? static_cast<const formats::Checkpoint&>(*prepared.folder) : source;
+  prepared.plan =
+      PlanConversion(weights, std::move(listed), options.quant, options.tensor_rules, prepared.cut);
+  return prepared;
+}
+
 ConvertResult ConvertToCmf(const formats::Checkpoint& source, const std::string& dst,
                            const ConvertOptions& options, ThreadPool& pool) {
   if (!options.shard_max) CheckDestination(source, dst);  // before the work of planning
-  const ConvertPlan plan = PlanConversion(source, options.quant, options.tensor_rules);
+  PreparedConversion prepared = PrepareConversion(source, options, pool);
+  ConvertPlan& plan = prepared.plan;
+  const formats::Checkpoint& weights =
+      prepared.folder ? static_cast<const formats::Checkpoint&>(*prepared.folder) : source;
+  formats::CmfPlan container = PlanContainer(source, plan.config, options.quant);
+  if (!prepared.provenance.empty()) CutContainer(source, &prepared, &container).Apply();
   const auto note = [&](const std::string& line) {
     if (options.note && !line.empty()) options.note(line);
   };
@@ -108,15 +217,15 @@ ConvertResult ConvertToCmf(const formats::Checkpoint& source, const std::string&
   }
   for (const std::string& line : plan.notes) note(line);
 
-  formats::CmfPlan container = PlanContainer(source, plan.config, options.quant);
-  container.source_id = SourceIdentity(source);
+  container.source_id = SourceIdentity(weights);
   container.encoding_id = fmt::format("moewe {}|{}", MOEWE_VERSION, Describe(options.encode));
-  TensorEncoder encoder(source, plan, options.encode, pool);
+  if (!prepared.cut.empty()) container.encoding_id += "|" + prepared.cut.Fingerprint();
+  TensorEncoder encoder(weights, plan, options.encode, pool);
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
     const PlannedTensor& tensor = plan.tensors[i];
     // A set of shards is divided before anything is written.
     const std::optional<uint64_t> nbytes = options.shard_max ? encoder.Size(i) : tensor.nbytes;
-    container.tensors.push_back({tensor.source.name, tensor.dtype, tensor.source.shape, nbytes});
+    container.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, nbytes});
   }
   std::vector<formats::CmfPlan> files;
   if (options.shard_max) {
@@ -132,8 +241,8 @@ ConvertResult ConvertToCmf(const formats::Checkpoint& source, const std::string&
   size_t done = 0;
   for (size_t i = 0; i < writer->size(); ++i) done += writer->done(i) ? 1 : 0;
   note(ResumeNote(writer->resumed(), options.resume, done, writer->size()));
-  WriteTensors(source, plan, *writer, encoder, options.progress);
-  source.CheckReadable();  // before the file gets its name
+  WriteTensors(weights, plan, *writer, encoder, options.progress);
+  weights.CheckReadable();  // before the file gets its name
   writer->Finish();
   return {.files = writer->paths(),
           .tensors = writer->size(),

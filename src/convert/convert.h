@@ -4,10 +4,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "convert/expert_cut.h"
+#include "convert/ffn_cut.h"
 #include "convert/pipeline.h"
 #include "convert/plan.h"
 #include "formats/checkpoint.h"
@@ -20,6 +23,11 @@ struct ConvertOptions {
   std::optional<DType> quant;
   std::vector<TensorRule> tensor_rules;  // the first that matches decides
   EncodeChoices encode;                  // for every tensor that is encoded
+  // What is cut out (section 11), at most one of the three: the neurons that a folder says are
+  // dead; what a task mask of the source turns off; experts.
+  std::string defrag_folder;
+  std::string defrag_task;
+  std::optional<ExpertCut> expert_cut;
   // Files of at most so many bytes where one would be larger: "<dst without
   // .cmf>-NNNNN-of-NNNNN.cmf".
   std::optional<uint64_t> shard_max;
@@ -42,11 +50,25 @@ struct ConvertResult {
   std::vector<std::string> warnings;
 };
 
-// What PlanConversion says, written to `dst`. A CMF source keeps its header fields, tokenizer,
-// masks, index, and skill tensors as they are. The file, or every shard, appears under its name
-// when all is complete; until then "<name>.partial" holds what is done. Throws Error{kUsage} if
-// `dst` is the source or lies in its folder, and what PlanConversion, WriteTensors and CmfWriter
-// throw.
+// What a conversion will do: the plan, and where its views point.
+struct PreparedConversion {
+  std::unique_ptr<DefragFolder> folder;  // null without one
+  Cut cut;
+  Json provenance = Json::object();  // blocks about the cut for the header
+  bool drops_masks = false;          // they have no meaning after it
+  ConvertPlan plan;
+};
+
+// Throws what ListSource, PlanConversion, DefragFolder and CutOfTask throw, and Error{kUsage} for a
+// cut of what is no whole model or has no masks.
+PreparedConversion PrepareConversion(const formats::Checkpoint& source,
+                                     const ConvertOptions& options, ThreadPool& pool);
+
+// What PrepareConversion says, written to `dst`. A CMF source keeps its header fields, tokenizer,
+// masks, index, and skill tensors as they are; a cut of neurons drops masks and index, one of
+// experts renumbers them. The file, or every shard, appears under its name when all is complete;
+// until then "<name>.partial" holds what is done. Throws Error{kUsage} if `dst` is the source or
+// lies in its folder, and what PrepareConversion, WriteTensors and CmfWriter throw.
 ConvertResult ConvertToCmf(const formats::Checkpoint& source, const std::string& dst,
                            const ConvertOptions& options, ThreadPool& pool);
 

@@ -4,20 +4,22 @@
 
 #include <vector>
 
+#include "convert/selection.h"
 #include "formats/checkpoint.h"
 #include "platform/thread_pool.h"
 
 namespace moewe::convert {
 
-// The bytes do not depend on the number of threads. `tensor` has another dtype than `dtype`;
+// What `selection` keeps of `tensor` as `dtype`. The bytes do not depend on the number of threads;
 // `where` goes into errors. Throws Error{kUnsupported} if one of them cannot be decoded or encoded.
 std::vector<uint8_t> EncodeTensor(const formats::TensorView& tensor, DType dtype,
                                   const quant::EncodeOptions& options, ThreadPool& pool,
-                                  const Where& where);
+                                  const Where& where, const Selection& selection = {});
 
 // The size of what EncodeTensor makes, without making it: also where only the data tells.
 uint64_t EncodedSize(const formats::TensorView& tensor, DType dtype,
-                     const quant::EncodeOptions& options, ThreadPool& pool, const Where& where);
+                     const quant::EncodeOptions& options, ThreadPool& pool, const Where& where,
+                     const Selection& selection = {});
 
 }  // namespace moewe::convert
 

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "formats/cmf/expert_numbering.h"
 #include "formats/cmf/rewrite.h"
 #include "moewe/error.h"
 
@@ -66,7 +67,10 @@ class Adder {
                  {"parent", mask_.parent},
                  {"priority", mask_.priority},
                  {"has_hot_pack", false}};
-    if (!mask_.rows.experts.empty()) meta["has_expert_fields"] = true;
+    if (!mask_.rows.experts.empty()) {
+      meta["has_expert_fields"] = true;
+      if (FileIsCut()) meta[formats::cmf::kExpertNumbering] = formats::cmf::kNumbersPresent;
+    }
     return meta;
   }
 
@@ -93,12 +97,10 @@ class Adder {
     const auto at = static_cast<size_t>(layer);
     if (const uint64_t experts = Rows(layer, "gate.weight"); experts != 0) {
       if (mask_.rows.experts.empty()) return;
-      const uint64_t live = LiveBits(mask_.rows.experts[at]);
-      if (live == 0) {
+      if (LiveExperts(at, experts) == 0) {
         throw Error(ErrorCode::kParse, fmt::format("leaves layer {} no expert to route to", layer),
                     At());
       }
-      CheckWidth(live, header_.num_experts, experts, layer, "experts");
     } else if (const uint64_t width = Rows(layer, "gate_proj.weight"); width != 0) {
       for (size_t row = at; row < mask_.rows.ffn.size();
            row += static_cast<size_t>(header_.num_layers)) {
@@ -106,6 +108,24 @@ class Adder {
                    "neurons");
       }
     }
+  }
+
+  // Of the `experts` that the layer has.
+  uint64_t LiveExperts(size_t layer, uint64_t experts) const {
+    uint64_t live = 0;
+    for (uint64_t e = 0; e < std::min(experts, header_.num_experts); ++e) {
+      live += MaskBit(mask_.rows.experts[layer], e) ? 1 : 0;
+    }
+    return live;
+  }
+
+  // Whether a layer has fewer experts than the fields have bits (section 11.1).
+  bool FileIsCut() const {
+    for (uint64_t layer = 0; layer < header_.num_layers; ++layer) {
+      const uint64_t experts = Rows(layer, "gate.weight");
+      if (experts != 0 && experts != header_.num_experts) return true;
+    }
+    return false;
   }
 
   void CheckWidth(uint64_t live, uint64_t nominal, uint64_t actual, uint64_t layer,
@@ -129,9 +149,9 @@ class Adder {
     if (live == all && !mask_.rows.experts.empty()) {
       all = live = 0;
       for (size_t layer = 0; layer < mask_.rows.experts.size(); ++layer) {
-        if (Rows(layer, "gate.weight") == 0) continue;
-        all += header_.num_experts;
-        live += LiveBits(mask_.rows.experts[layer]);
+        const uint64_t experts = Rows(layer, "gate.weight");
+        all += experts;
+        live += LiveExperts(layer, experts);
       }
     }
     return all == 0 ? 0.0 : static_cast<double>(all - live) / static_cast<double>(all);

@@ -88,66 +88,130 @@ class Listed {
   uint64_t count_ = 0;
 };
 
-std::vector<TensorView> SourceTensors(const formats::Checkpoint& source, ConvertPlan* plan) {
-  if (source.kind() == formats::CheckpointKind::kCmf) return source.tensors();
-  plan->config = model::ReadConfig(source);
-  plan->warnings = plan->config->warnings.list;
-  std::vector<TensorView> tensors = model::CanonicalTensors(source, *plan->config, &plan->warnings);
-  // What could not run would only be found out after the work.
-  model::BindWeights(source, *plan->config, model::TensorHashes::kIgnore);
-  std::stable_sort(tensors.begin(), tensors.end(), [](const TensorView& a, const TensorView& b) {
-    return OrderKey(a.name) < OrderKey(b.name);
-  });
-  return tensors;
+// A part of a tensor that keeps its dtype, or the nearest that can hold it: exactly where it is
+// small (a router), as an encoder would choose where it is a matrix of weights.
+DType DTypeOfPart(const TensorView& tensor, const CutTensor& part) {
+  if (CanGather(tensor, part.selection)) return tensor.dtype;
+  if (part.exact) return DType::kF32;
+  TensorView kept = tensor;
+  kept.shape = part.selection.Of(tensor.shape);
+  return HeldDType(kept, tensor.dtype);
 }
+
+class Planner {
+ public:
+  Planner(const formats::Checkpoint& source, std::optional<DType> quant,
+          const std::vector<TensorRule>& rules, const Cut& cut)
+      : source_(source),
+        quant_(quant),
+        keeps_(source.kind() == formats::CheckpointKind::kCmf && !quant),
+        rules_(rules),
+        cut_(cut) {}
+
+  ConvertPlan Plan(SourceTensors listed) {
+    plan_.config = std::move(listed.config);
+    plan_.warnings = std::move(listed.warnings);
+    for (TensorView& tensor : listed.tensors) Add(std::move(tensor));
+    rules_.CheckAllUsed();
+    plan_.fallbacks = wrong_columns_.count();
+    Note("columns no multiple of 32, written as q8_2f", wrong_columns_);
+    Note("no matrix or under 32 elements, written as f16", small_);
+    return std::move(plan_);
+  }
+
+ private:
+  void Note(const char* what, const Listed& listed) {
+    if (listed.count() > 0) plan_.notes.push_back(fmt::format("{}: {}", what, listed.Text()));
+  }
+
+  void Add(TensorView tensor) {
+    CutTensor part = cut_.Apply(tensor, source_);
+    const std::optional<DType> rule =
+        tensor.name.starts_with("skill.") ? std::nullopt : rules_.Match(tensor);
+    if (part.dropped) return;
+    const DType dtype = Choose(tensor, part, rule);
+    PlannedTensor planned;
+    planned.shape = part.selection.Of(tensor.shape);
+    planned.name = std::move(part.name);
+    planned.selection = std::move(part.selection);
+    planned.dtype = dtype;
+    const quant::MatrixShape kept = planned.selection.Of(tensor.matrix());
+    plan_.elements += kept.rows * kept.cols;
+    plan_.source_bytes += tensor.bytes.size();
+    planned.source = std::move(tensor);
+    if (!planned.copied() && quant::FindCodec(planned.source.dtype) == nullptr) {
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("{} is stored as {}, which moewe cannot read yet",
+                              planned.source.name, DTypeName(planned.source.dtype)),
+                  {source_.files()[planned.source.file_index], planned.source.name,
+                   planned.source.file_offset});
+    }
+    planned.nbytes = planned.copied() ? planned.source.bytes.size()
+                                      : quant::FindCodec(dtype)->encoded_size(kept);
+    plan_.tensors.push_back(std::move(planned));
+  }
+
+  DType Choose(const TensorView& tensor, const CutTensor& part, std::optional<DType> rule) {
+    TensorView kept = tensor;  // as far as its shape decides
+    kept.shape = part.selection.Of(tensor.shape);
+    const auto held = [&](DType wanted) {
+      const DType dtype = HeldDType(kept, wanted);
+      if (dtype != wanted && dtype == DType::kF16) small_.Add(part.name);
+      if (dtype != wanted && dtype == DType::kQ82f) wrong_columns_.Add(part.name);
+      return dtype;
+    };
+    if (rule) return held(*rule);
+    if (keeps_ || tensor.name.starts_with("skill.")) {
+      if (part.selection.all()) return tensor.dtype;
+      const DType dtype = DTypeOfPart(tensor, part);
+      if (dtype != tensor.dtype && dtype == DType::kQ82f) wrong_columns_.Add(part.name);
+      return dtype;
+    }
+    const DType asked = quant_.value_or(DType::kQ8Row);
+    DType dtype = ChooseDType(tensor, asked);
+    if (!part.selection.all()) dtype = HeldDType(kept, dtype);
+    if (dtype == DType::kQ82f && asked != DType::kQ82f) wrong_columns_.Add(part.name);
+    return dtype;
+  }
+
+  const formats::Checkpoint& source_;
+  std::optional<DType> quant_;
+  bool keeps_;  // the source's dtypes
+  Rules rules_;
+  const Cut& cut_;
+  Listed wrong_columns_;
+  Listed small_;
+  ConvertPlan plan_;
+};
 
 }  // namespace
 
+SourceTensors ListSource(const formats::Checkpoint& source) {
+  SourceTensors listed;
+  if (source.kind() == formats::CheckpointKind::kCmf) {
+    listed.tensors = source.tensors();
+    return listed;
+  }
+  listed.config = model::ReadConfig(source);
+  listed.warnings = listed.config->warnings.list;
+  listed.tensors = model::CanonicalTensors(source, *listed.config, &listed.warnings);
+  // What could not run would only be found out after the work.
+  model::BindWeights(source, *listed.config, model::TensorHashes::kIgnore);
+  std::stable_sort(
+      listed.tensors.begin(), listed.tensors.end(),
+      [](const TensorView& a, const TensorView& b) { return OrderKey(a.name) < OrderKey(b.name); });
+  return listed;
+}
+
+ConvertPlan PlanConversion(const formats::Checkpoint& source, SourceTensors listed,
+                           std::optional<DType> quant, const std::vector<TensorRule>& rules,
+                           const Cut& cut) {
+  return Planner(source, quant, rules, cut).Plan(std::move(listed));
+}
+
 ConvertPlan PlanConversion(const formats::Checkpoint& source, std::optional<DType> quant,
                            const std::vector<TensorRule>& rules) {
-  ConvertPlan plan;
-  std::vector<TensorView> tensors = SourceTensors(source, &plan);
-  const bool keeps = source.kind() == formats::CheckpointKind::kCmf && !quant;
-  Rules matcher(rules);
-  Listed wrong_columns;
-  Listed small;
-  for (TensorView& tensor : tensors) {
-    DType dtype = tensor.dtype;
-    if (!tensor.name.starts_with("skill.")) {
-      if (const std::optional<DType> rule = matcher.Match(tensor)) {
-        dtype = HeldDType(tensor, *rule);
-        if (dtype != *rule && dtype == DType::kF16) small.Add(tensor.name);
-        if (dtype != *rule && dtype == DType::kQ82f) wrong_columns.Add(tensor.name);
-      } else if (!keeps) {
-        const DType asked = quant.value_or(DType::kQ8Row);
-        dtype = ChooseDType(tensor, asked);
-        if (dtype == DType::kQ82f && asked != DType::kQ82f) wrong_columns.Add(tensor.name);
-      }
-    }
-    plan.elements += tensor.matrix().rows * tensor.matrix().cols;
-    plan.source_bytes += tensor.bytes.size();
-    const bool copied = dtype == tensor.dtype;
-    if (!copied && quant::FindCodec(tensor.dtype) == nullptr) {
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("{} is stored as {}, which moewe cannot read yet", tensor.name,
-                              DTypeName(tensor.dtype)),
-                  {source.files()[tensor.file_index], tensor.name, tensor.file_offset});
-    }
-    const std::optional<uint64_t> nbytes =
-        copied ? tensor.bytes.size() : quant::FindCodec(dtype)->encoded_size(tensor.matrix());
-    plan.tensors.push_back({std::move(tensor), dtype, nbytes});
-  }
-  matcher.CheckAllUsed();
-  plan.fallbacks = wrong_columns.count();
-  if (wrong_columns.count() > 0) {
-    plan.notes.push_back(
-        fmt::format("columns no multiple of 32, written as q8_2f: {}", wrong_columns.Text()));
-  }
-  if (small.count() > 0) {
-    plan.notes.push_back(
-        fmt::format("no matrix or under 32 elements, written as f16: {}", small.Text()));
-  }
-  return plan;
+  return PlanConversion(source, ListSource(source), quant, rules, {});
 }
 
 }  // namespace moewe::convert

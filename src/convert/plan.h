@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "convert/cut.h"
 #include "convert/dtype_choice.h"
+#include "convert/selection.h"
 #include "formats/checkpoint.h"
 #include "model/config.h"
 
@@ -16,9 +18,24 @@ namespace moewe::convert {
 
 struct PlannedTensor {
   formats::TensorView source;
-  DType dtype = DType::kF32;       // of the target
-  std::optional<uint64_t> nbytes;  // of the target; nothing where only encoding tells
-  bool copied() const { return dtype == source.dtype; }
+  Selection selection;  // what of it is kept
+  std::string name;     // of the target, as what follows
+  std::vector<uint64_t> shape;
+  DType dtype = DType::kF32;
+  std::optional<uint64_t> nbytes;  // nothing where only encoding tells
+
+  bool copied() const { return dtype == source.dtype && selection.all(); }
+  // A part of the source's encoding, without decoding it.
+  bool gathered() const {
+    return dtype == source.dtype && !selection.all() && CanGather(source, selection);
+  }
+};
+
+// What a source has, before anything is decided about it.
+struct SourceTensors {
+  std::optional<model::ModelConfig> config;  // of a source that is no CMF file
+  std::vector<formats::TensorView> tensors;  // canonical names, in the order of the target
+  std::vector<std::string> warnings;
 };
 
 struct ConvertPlan {
@@ -33,10 +50,19 @@ struct ConvertPlan {
 
 // Hugging Face sources: canonical names in the order embeddings, layers (each in the source's
 // order, then its experts' gate, up and down projections by expert number), final norm, head, the
-// rest; bound like a model, so that a source which could not run is refused. A CMF source keeps
-// its order, its skill tensors and, without `quant`, its dtypes. Throws Error{kUnknownName} for a
-// rule that matches nothing, kUsage for one that matches only opaque bytes, kMissingTensor, kParse,
-// kUnsupported.
+// rest; bound like a model, so that a source which could not run is refused. A CMF source keeps its
+// names, its order and its skill tensors. Throws Error{kMissingTensor, kParse, kUnsupported}.
+SourceTensors ListSource(const formats::Checkpoint& source);
+
+// A CMF source keeps, without `quant`, its dtypes. `cut` says what is left out; what remains of a
+// tensor that keeps its dtype is not decoded where the layout allows. Throws Error{kUnknownName}
+// for a rule that matches nothing, kUsage for one that matches only opaque bytes, kParse for a cut
+// that does not fit, kUnsupported.
+ConvertPlan PlanConversion(const formats::Checkpoint& source, SourceTensors listed,
+                           std::optional<DType> quant, const std::vector<TensorRule>& rules,
+                           const Cut& cut);
+
+// The same of everything that the source has.
 ConvertPlan PlanConversion(const formats::Checkpoint& source, std::optional<DType> quant,
                            const std::vector<TensorRule>& rules);
 

@@ -6,6 +6,7 @@
 #include <bit>
 #include <vector>
 
+#include "convert/block_decoder.h"
 #include "moewe/error.h"
 
 namespace moewe::convert {
@@ -24,30 +25,26 @@ uint32_t LargestBits(const float* values, uint64_t count) {
   return largest;
 }
 
-// The same of a whole stored tensor.
-uint32_t LargestBits(DType dtype, Bytes bytes, quant::MatrixShape shape, ThreadPool& pool) {
-  const quant::Codec& codec = *quant::FindCodec(dtype);
+// The same of what is kept of a stored tensor.
+uint32_t LargestBits(const formats::TensorView& tensor, const Selection& selection,
+                     ThreadPool& pool) {
   constexpr uint64_t kRows = 64;
-  const auto workers = static_cast<size_t>(pool.num_threads());
-  std::vector<std::vector<float>> rows(
-      workers, std::vector<float>(std::min(kRows, shape.rows) * shape.cols));
-  std::vector<uint32_t> largest(workers);
-  pool.Run((shape.rows + kRows - 1) / kRows, [&](size_t block, int worker) {
-    const auto w = static_cast<size_t>(worker);
-    const uint64_t begin = block * kRows;
-    const uint64_t end = std::min(begin + kRows, shape.rows);
-    codec.decode_rows(bytes, shape, begin, end, rows[w].data());
-    largest[w] = std::max(largest[w], LargestBits(rows[w].data(), (end - begin) * shape.cols));
-  });
+  const uint64_t cols = selection.Of(tensor.matrix()).cols;
+  std::vector<uint32_t> largest(static_cast<size_t>(pool.num_threads()));
+  BlockDecoder(tensor, selection, kRows, pool)
+      .ForBlocks([&](const float* values, uint64_t begin, uint64_t end, int worker) {
+        uint32_t& so_far = largest[static_cast<size_t>(worker)];
+        so_far = std::max(so_far, LargestBits(values, (end - begin) * cols));
+      });
   return *std::max_element(largest.begin(), largest.end());
 }
 
 }  // namespace
 
 void CheckRange(const formats::TensorView& tensor, DType dtype, Bytes encoded, ThreadPool& pool,
-                const Where& where) {
+                const Where& where, const Selection& selection) {
   if (dtype == DType::kF32) return;
-  const uint32_t before = LargestBits(tensor.dtype, tensor.bytes, tensor.matrix(), pool);
+  const uint32_t before = LargestBits(tensor, selection, pool);
   // No scale of a layout is larger than the largest value.
   if (before <= std::bit_cast<uint32_t>(kLargestF16)) return;
   const bool stores_floats = dtype == DType::kF16 || dtype == DType::kBf16;
@@ -59,7 +56,11 @@ void CheckRange(const formats::TensorView& tensor, DType dtype, Bytes encoded, T
                             tensor.name, DTypeName(dtype), tensor.name),
                 where);
   }
-  const uint32_t after = LargestBits(dtype, encoded, tensor.matrix(), pool);
+  formats::TensorView result = tensor;
+  result.dtype = dtype;
+  result.shape = selection.Of(tensor.shape);
+  result.bytes = encoded;
+  const uint32_t after = LargestBits(result, {}, pool);
   // One-bit layouts clip outliers by design; others keep the largest value nearly.
   const bool clips = dtype == DType::kQ1 || dtype == DType::kQ1s || dtype == DType::kQ1t;
   constexpr uint32_t kFactorTwo = 1u << 23;

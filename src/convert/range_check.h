@@ -3,16 +3,18 @@
 #define MOEWE_CONVERT_RANGE_CHECK_H_
 
 #include "base/byte_reader.h"
+#include "convert/selection.h"
 #include "formats/checkpoint.h"
 #include "platform/thread_pool.h"
 
 namespace moewe::convert {
 
-// `encoded` is `tensor` as `dtype`. Throws Error{kUnsupported} at `where` if a value became
-// infinite (beyond the range of f16, of a value or of a scale), or if the source holds an infinity
-// or NaN, which only float dtypes can store. Costs one look at the source where nothing is large.
+// `encoded` is what `selection` keeps of `tensor`, as `dtype`. Throws Error{kUnsupported} at
+// `where` if a value became infinite (beyond the range of f16, of a value or of a scale), or if the
+// source holds an infinity or NaN, which only float dtypes can store. Costs one look at the source
+// where nothing is large.
 void CheckRange(const formats::TensorView& tensor, DType dtype, Bytes encoded, ThreadPool& pool,
-                const Where& where);
+                const Where& where, const Selection& selection = {});
 
 }  // namespace moewe::convert
 

@@ -40,16 +40,20 @@ quant::EncodeOptions TensorEncoder::OptionsOf(size_t index) {
 std::vector<uint8_t> TensorEncoder::Encode(size_t index) {
   const PlannedTensor& planned = plan_.tensors[index];
   const Where where = WhereOf(index);
-  std::vector<uint8_t> encoded =
-      EncodeTensor(planned.source, planned.dtype, OptionsOf(index), pool_, where);
-  CheckRange(planned.source, planned.dtype, encoded, pool_, where);
+  if (planned.gathered()) return Gather(planned.source, planned.selection, where).value();
+  std::vector<uint8_t> encoded = EncodeTensor(planned.source, planned.dtype, OptionsOf(index),
+                                              pool_, where, planned.selection);
+  CheckRange(planned.source, planned.dtype, encoded, pool_, where, planned.selection);
   return encoded;
 }
 
 uint64_t TensorEncoder::Size(size_t index) {
   const PlannedTensor& planned = plan_.tensors[index];
   if (planned.nbytes) return *planned.nbytes;
-  return EncodedSize(planned.source, planned.dtype, OptionsOf(index), pool_, WhereOf(index));
+  const Where where = WhereOf(index);
+  if (planned.gathered()) return Gather(planned.source, planned.selection, where)->size();
+  return EncodedSize(planned.source, planned.dtype, OptionsOf(index), pool_, where,
+                     planned.selection);
 }
 
 }  // namespace moewe::convert

@@ -18,7 +18,7 @@ namespace moewe::convert {
 struct EncodeChoices {
   quant::EncodeOptions options;  // row_bits is set for each tensor
   // Gives experts that are often chosen more of a vbit budget; empty = all count alike.
-  RouteCounts route_counts;
+  ExpertCounts route_counts;
 };
 
 // Everything in `choices` that decides bytes: what a resume must have in common.

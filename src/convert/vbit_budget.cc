@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
-#include "base/json.h"
 #include "model/name_parts.h"
-#include "platform/mapped_file.h"
 #include "quant/vbit.h"
 
 namespace moewe::convert {
@@ -35,38 +32,7 @@ void SubtractMean(std::vector<double>* values) {
   for (double& value : *values) value -= mean;
 }
 
-// A decimal number that is all of `text`.
-std::optional<uint32_t> ParseNumber(std::string_view text) {
-  uint32_t number = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (text.empty() || problem != std::errc() || end != text.data() + text.size()) {
-    return std::nullopt;
-  }
-  return number;
-}
-
 }  // namespace
-
-RouteCounts ReadRouteCounts(const std::string& path) {
-  const auto file = MappedFile::Open(path);
-  const Json json = ParseJson(file->bytes(), path, "");
-  const auto fail = [&](const std::string& field, const std::string& message) {
-    throw Error(ErrorCode::kParse, message, {path, field});
-  };
-  if (!json.is_object()) fail("", "routing counts are an object of lists, one a layer");
-  RouteCounts counts;
-  for (const auto& [key, list] : json.items()) {
-    const std::optional<uint32_t> layer = ParseNumber(key);
-    if (!layer) continue;
-    if (!list.is_array()) fail(key, "not a list of counts");
-    for (const Json& count : list) {
-      if (!count.is_number_unsigned()) fail(key, "a count that is no natural number");
-      counts[*layer].push_back(count.get<uint64_t>());
-    }
-  }
-  if (counts.empty()) fail("", "no layer has routing counts");
-  return counts;
-}
 
 std::vector<std::vector<uint8_t>> JointVbitWidths(const std::vector<std::vector<float>>& amplitudes,
                                                   std::span<const uint64_t> counts,
@@ -128,7 +94,7 @@ std::optional<ExpertTensor> ParseExpertTensor(const std::string& name) {
   return ExpertTensor{before + "*" + std::string(rest), *layer, *expert};
 }
 
-VbitBudget::VbitBudget(const ConvertPlan& plan, RouteCounts counts, float mean_bits,
+VbitBudget::VbitBudget(const ConvertPlan& plan, ExpertCounts counts, float mean_bits,
                        ThreadPool& pool)
     : plan_(plan), counts_(std::move(counts)), mean_bits_(mean_bits), pool_(pool) {
   std::map<std::string, size_t> by_name;

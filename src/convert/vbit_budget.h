@@ -13,17 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "convert/expert_counts.h"
 #include "convert/plan.h"
 #include "platform/thread_pool.h"
 
 namespace moewe::convert {
-
-// Selections of each expert on a calibration text, by layer.
-using RouteCounts = std::map<uint32_t, std::vector<uint64_t>>;
-
-// Reads {"<layer>": [count of expert 0, ...], ...}; other keys of the object are ignored. Throws
-// Error{kParse} for anything else, naming `path`.
-RouteCounts ReadRouteCounts(const std::string& path);
 
 // amplitudes[e][row] = quant::VbitAmplitude of the experts' rows; every expert has some. `counts`:
 // selections of each expert, or empty. The widths, in the same arrangement.
@@ -45,7 +39,7 @@ class VbitBudget {
  public:
   // `plan` and `pool` must outlive this. Throws Error{kUsage} if there are `counts` but not for an
   // expert that becomes vbit.
-  VbitBudget(const ConvertPlan& plan, RouteCounts counts, float mean_bits, ThreadPool& pool);
+  VbitBudget(const ConvertPlan& plan, ExpertCounts counts, float mean_bits, ThreadPool& pool);
 
   // Of tensor `index` of the plan: one width a row, or empty where its budget is its own. Valid as
   // long as this.
@@ -67,7 +61,7 @@ class VbitBudget {
   std::vector<float> Amplitudes(const formats::TensorView& tensor);
 
   const ConvertPlan& plan_;
-  RouteCounts counts_;
+  ExpertCounts counts_;
   float mean_bits_;
   ThreadPool& pool_;
   std::vector<Family> families_;

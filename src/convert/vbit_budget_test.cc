@@ -115,24 +115,5 @@ TEST(ExpertTensorTest, FamilyLayerAndNumber) {
   }
 }
 
-TEST(RouteCountsTest, ReadsTheFormOfExistingFiles) {
-  const RouteCounts counts =
-      ReadRouteCounts(golden::Path("cmf/files/moe_qwen3_q4tp.moe_stats.json").string());
-  ASSERT_EQ(counts.size(), 3u);
-  EXPECT_EQ(counts.at(1).size(), 8u);
-  EXPECT_EQ(counts.at(0)[2], 107u);
-}
-
-TEST(RouteCountsTest, AnythingElseIsRefused) {
-  const auto path = std::filesystem::temp_directory_path() /
-                    ("moewe_route_counts." + std::to_string(getpid()) + ".json");
-  for (const char* text : {"[]", "{}", "{\"0\": 3}", "{\"0\": [1, -2]}", "{\"0\": [1.5]}",
-                           "{\"0\": [\"1\"]}", "{\"a\": [1]}", "{\"0\": [1]", ""}) {
-    std::ofstream(path) << text;
-    EXPECT_THROW(ReadRouteCounts(path.string()), Error) << text;
-  }
-  std::filesystem::remove(path);
-}
-
 }  // namespace
 }  // namespace moewe::convert

@@ -107,15 +107,16 @@ class HeaderReader {
   size_t at_ = 0;
 };
 
-}  // namespace
+// An array whose elements are one of `kinds` ("biu"), little-endian, in C order.
+struct Array {
+  std::vector<uint64_t> shape;
+  char kind = 0;
+  uint64_t width = 0;  // bytes an element
+  uint64_t count = 0;
+  Bytes data;
+};
 
-bool IsNpy(Bytes file) {
-  return file.size() >= kMagic.size() &&
-         std::equal(kMagic.begin(), kMagic.end(), file.begin(),
-                    [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
-}
-
-NpyBits ParseNpyBits(Bytes file, const std::string& path) {
+Array ParseArray(Bytes file, const std::string& path, std::string_view kinds, const char* needed) {
   if (!IsNpy(file)) throw Error(ErrorCode::kInvalidMagic, "is no .npy file", {path, "magic"});
   ByteReader reader(file, path);
   reader.Take(kMagic.size(), "magic");
@@ -129,37 +130,62 @@ NpyBits ParseNpyBits(Bytes file, const std::string& path) {
   HeaderReader header({reinterpret_cast<const char*>(text.data()), text.size()}, path);
   header.Read();
   const std::string& type = *header.descr;
-  const bool known = type.size() == 3 &&
-                     std::string_view("|<").find(type[0]) != std::string_view::npos &&
-                     std::string_view("biu").find(type[1]) != std::string_view::npos &&
-                     std::string_view("1248").find(type[2]) != std::string_view::npos;
+  const auto is_one_of = [](char c, std::string_view chars) {
+    return chars.find(c) != std::string_view::npos;
+  };
+  const bool known = type.size() == 3 && is_one_of(type[0], "|<") && is_one_of(type[1], kinds) &&
+                     is_one_of(type[2], "1248");
   if (!known) {
     throw Error(ErrorCode::kUnsupported,
-                "elements of type '" + type + "': an array of truth values or integers is needed",
-                {path, "descr"});
+                fmt::format("elements of type '{}': {} is needed", type, needed), {path, "descr"});
   }
   if (*header.fortran && header.shape->size() > 1) {
     throw Error(ErrorCode::kUnsupported, "the array is in Fortran order", {path, "fortran_order"});
   }
-  const auto width = static_cast<uint64_t>(type[2] - '0');
+  Array array{std::move(*header.shape), type[1], static_cast<uint64_t>(type[2] - '0'), 0, {}};
   std::optional<uint64_t> count = 1;
-  for (const uint64_t size : *header.shape) {
+  for (const uint64_t size : array.shape) {
     if (count) count = CheckedMul(*count, size);
   }
-  const auto bytes = count ? CheckedMul(*count, width) : std::nullopt;
+  const auto bytes = count ? CheckedMul(*count, array.width) : std::nullopt;
   if (!bytes || *bytes != reader.remaining()) {
     throw Error(ErrorCode::kBounds,
                 fmt::format("the shape and the {} bytes of data do not fit", reader.remaining()),
                 {path, "shape"});
   }
+  array.count = *count;
+  array.data = reader.Take(*bytes, "data");
+  return array;
+}
+
+}  // namespace
+
+bool IsNpy(Bytes file) {
+  return file.size() >= kMagic.size() &&
+         std::equal(kMagic.begin(), kMagic.end(), file.begin(),
+                    [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
+}
+
+NpyBits ParseNpyBits(Bytes file, const std::string& path) {
+  Array array = ParseArray(file, path, "biu", "an array of truth values or integers");
   NpyBits result;
-  result.shape = *header.shape;
-  const Bytes data = reader.Take(*bytes, "data");
-  result.values.resize(static_cast<size_t>(*count), 0);
-  for (size_t i = 0; i < data.size(); ++i) {
-    if (data[i] != 0) result.values[i / static_cast<size_t>(width)] = 1;
+  result.shape = std::move(array.shape);
+  result.values.resize(static_cast<size_t>(array.count), 0);
+  for (size_t i = 0; i < array.data.size(); ++i) {
+    if (array.data[i] != 0) result.values[i / static_cast<size_t>(array.width)] = 1;
   }
   return result;
+}
+
+NpyFloats ParseNpyFloats(Bytes file, const std::string& path) {
+  constexpr char kNeeded[] = "float32 or float16";
+  Array array = ParseArray(file, path, "f", kNeeded);
+  if (array.width != 2 && array.width != 4) {
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("elements of {} bytes: {} is needed", array.width, kNeeded),
+                {path, "descr"});
+  }
+  return {std::move(array.shape), array.width == 4 ? DType::kF32 : DType::kF16, array.data};
 }
 
 }  // namespace moewe::formats

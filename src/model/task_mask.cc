@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "formats/cmf/cmf_file.h"
+#include "formats/cmf/expert_numbering.h"
 #include "moewe/error.h"
 
 namespace moewe::model {
@@ -41,8 +44,11 @@ class Selector {
                         config_.layers[layer].num_heads, layer, "heads", &result.no_heads);
     if (weights.is_moe && !mask_.expert_rows.empty()) {
       bool none = false;
-      result.experts = Live(mask_.expert_rows[layer], header_.num_experts,
-                            weights.moe.experts.size(), layer, "experts", &none);
+      const uint64_t experts = weights.moe.experts.size();
+      const uint64_t width = formats::cmf::NumbersPresentExperts(mask_.meta)
+                                 ? std::min(experts, header_.num_experts)
+                                 : header_.num_experts;
+      result.experts = Live(mask_.expert_rows[layer], width, experts, layer, "experts", &none);
       if (none) {
         throw Error(ErrorCode::kParse, fmt::format("leaves layer {} no expert to route to", layer),
                     WhereOf());

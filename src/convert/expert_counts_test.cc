@@ -1,6 +1,11 @@
-#include "convert/expert_stats.h"
+// Routing counts: reading, adding, covering sets.
+#include "convert/expert_counts.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 
 #include "golden.h"
 #include "moewe/error.h"
@@ -34,6 +39,26 @@ TEST(ExpertCounts, JsonBothWaysAndSums) {
   }
   EXPECT_THROW(AddCounts({{0, {1, 2, 3}}}, "g", &counts), Error);
   EXPECT_THROW(AddCounts({{0, {UINT64_MAX, 0}}}, "g", &counts), Error);
+}
+
+TEST(ExpertCountsTest, ReadsTheFormOfExistingFiles) {
+  const std::string file = golden::Path("cmf/files/moe_qwen3_q4tp.moe_stats.json").string();
+  const ExpertCounts counts = ReadExpertCounts({&file, 1}).counts;
+  ASSERT_EQ(counts.size(), 3u);
+  EXPECT_EQ(counts.at(1).size(), 8u);
+  EXPECT_EQ(counts.at(0)[2], 107u);
+}
+
+TEST(ExpertCountsTest, AnythingElseIsRefused) {
+  const std::filesystem::path path = std::filesystem::temp_directory_path() /
+                                     ("moewe_route_counts." + std::to_string(getpid()) + ".json");
+  const std::string name = path.string();
+  for (const char* text : {"[]", "{}", "{\"0\": 3}", "{\"0\": [1, -2]}", "{\"0\": [1.5]}",
+                           "{\"0\": [\"1\"]}", "{\"a\": [1]}", "{\"0\": [1]", ""}) {
+    std::ofstream(path) << text;
+    EXPECT_THROW(ReadExpertCounts({&name, 1}), Error) << text;
+  }
+  std::filesystem::remove(path);
 }
 
 }  // namespace
