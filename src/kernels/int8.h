@@ -88,6 +88,9 @@ void ScalePanelsAvx2(const Matrix& w, uint32_t row, const uint8_t* ahead, float*
 // As QuantizeFn, for kernels that hold `groups_per_vector` 4-bit groups a register.
 void QuantizeAvx2(const float* x, const uint8_t* col_field, size_t count, size_t group, size_t cols,
                   Input input, size_t groups_per_vector, uint8_t* row);
+// AVX2's nibbles where there are tokens enough to lay rows out anew.
+void BatchNibblesAvx2(const Matrix& w, uint32_t row_begin, uint32_t row_end,
+                      const uint8_t* const* x, size_t n, float* const* y, float* scratch);
 // Used by AVX-512, too.
 void PlainAvx2(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint8_t* const* x,
                size_t n, float* const* y, float* scratch, const NextRows& next);
@@ -95,6 +98,8 @@ void PlainAvx2(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint
 
 // Panels are written in steps of up to 16 groups.
 inline size_t Int8PanelFloats(size_t cols) { return PreparedRow::PaddedGroups(cols) * 4 + 64; }
+// Two panels and what making them takes.
+inline size_t Int8ScalesFloats(size_t cols) { return 2 * Int8PanelFloats(cols) + 8 * 32; }
 
 }  // namespace moewe::kernels
 

@@ -162,9 +162,18 @@ void Quantize(const float* x, const uint8_t* col_field, size_t count, size_t gro
   QuantizeAvx2(x, col_field, count, group, cols, input, 2, row);
 }
 
+// Tokens from which on a batch is worth its panels.
+constexpr size_t kBatch = 6;
+
+void Nibbles(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint8_t* const* x,
+             size_t n, float* const* y, float* scratch, const NextRows& next) {
+  if (n >= kBatch) return BatchNibblesAvx2(w, row_begin, row_end, x, n, y, scratch);
+  NibblesOf<Tiles>(w, row_begin, row_end, x, n, y, scratch, next);
+}
+
 }  // namespace
 
-const Int8Kernels kInt8Avx2 = {Quantize, NibblesOf<Tiles>, BytesOf<Tiles>, PlainAvx2};
+const Int8Kernels kInt8Avx2 = {Quantize, Nibbles, BytesOf<Tiles>, PlainAvx2};
 
 }  // namespace moewe::kernels
 

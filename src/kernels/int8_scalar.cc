@@ -178,8 +178,8 @@ const uint8_t* ColFieldOf(const Matrix& m) {
 }
 
 size_t Int8ScratchFloats(size_t cols) {
-  constexpr size_t kLadders = 8 * kLadderRungs;
-  return 2 * Int8PanelFloats(cols) + kLadders;
+  const size_t batch_panel = PreparedRow::PaddedGroups(cols) * 64;  // 8 rows a group, as bytes
+  return Int8ScalesFloats(cols) + batch_panel;
 }
 
 }  // namespace moewe::kernels
