@@ -173,7 +173,14 @@ TEST_F(ConvertTest, AnInterruptedRunOfAnotherKindIsNotContinued) {
   has(last_note(DType::kQ8Row, true, true), "damaged: starting over");
   fs::resize_file(dst_ + ".partial.journal", 24 + 5 * 40 + 7);
   has(last_note(DType::kQ8Row, true, true), "resuming: 5 of");
+  fs::copy_file(dst_ + ".partial.journal", At("journal"));
   fs::remove(dst_ + ".partial.journal");
+  {
+    const auto source = formats::OpenCheckpoint(folder);
+    EXPECT_EQ(Thrown([&] { Convert(*source, {}); }), ErrorCode::kUsage);  // not ours to overwrite
+  }
+  fs::rename(At("journal"), dst_ + ".partial.journal");
+  fs::resize_file(dst_ + ".partial.journal", 5);  // died before it had a head
   has(last_note(DType::kQ8Row, true, false), "damaged: starting over");
   has(last_note(DType::kQ8Row, true, false), "nothing to resume");
   const std::vector<uint8_t> resumed = golden::ReadBytes(dst_);

@@ -12,6 +12,7 @@
 #include "formats/cmf/cmf_file.h"
 #include "formats/cmf/writer.h"
 #include "moewe/error.h"
+#include "platform/write_target.h"
 
 namespace moewe::convert {
 namespace {
@@ -42,11 +43,15 @@ void Update(Hash64* hash, const std::string& text) {
 }  // namespace
 
 void CheckDestination(const formats::Checkpoint& source, const std::string& dst) {
+  if (dst == "-") {
+    throw Error(ErrorCode::kUsage, "a CMF file can't be written to standard output", {dst, ""});
+  }
+  const std::string target = BehindLinks(dst);
   for (const std::string& file : source.files()) {
-    for (const std::string& written : {dst, dst + ".partial", dst + ".partial.journal"}) {
+    for (const std::string& written : {target, target + ".partial", target + ".partial.journal"}) {
       if (!SameFile(file, written)) continue;
       throw Error(ErrorCode::kUsage,
-                  written == dst
+                  written == target
                       ? "SRC and DST are the same file"
                       : fmt::format("SRC is the file that writing DST goes through ({})", written),
                   {dst, ""});
@@ -55,7 +60,7 @@ void CheckDestination(const formats::Checkpoint& source, const std::string& dst)
   if (source.kind() != formats::CheckpointKind::kHuggingFace) return;
   std::error_code problem;
   for (const std::string& file : source.files()) {
-    if (!fs::equivalent(FolderOf(file), FolderOf(dst), problem) || problem) continue;
+    if (!fs::equivalent(FolderOf(file), FolderOf(target), problem) || problem) continue;
     if (source.config().is_null()) continue;  // one file alone, not a model folder
     throw Error(ErrorCode::kUsage, "DST lies in the folder of SRC; choose another place",
                 {dst, ""});

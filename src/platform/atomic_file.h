@@ -11,9 +11,11 @@
 
 namespace moewe {
 
-// Bytes go to "<path>.tmp.<pid>" beside the target; Commit syncs and renames it. Destroyed without
-// Commit nothing remains and an older file is untouched; one that is replaced hands on its mode.
-// "-" is stdout, and what is no regular file (a pipe, /dev/null) is written directly. One thread.
+// Bytes go to a file without a name (where the file system has none: to "<path>.tmp.<pid>") beside
+// the target; Commit syncs and renames it. Ended without Commit, by whatever, nothing remains and
+// an older file is untouched; one that is replaced hands on its mode. A symbolic link stays one:
+// what it points at is replaced. "-" is stdout, and what is no regular file (a pipe, /dev/null) is
+// written directly. One thread.
 class AtomicFile {
  public:
   // Throws Error{kNotFound} for a missing folder, Error{kIo}.
@@ -30,8 +32,9 @@ class AtomicFile {
  private:
   void Flush();
 
-  std::string path_;
-  std::string temporary_;  // empty when written directly
+  std::string path_;       // as asked, for messages
+  std::string target_;     // behind links; empty when written directly
+  std::string temporary_;  // empty while the file has no name
   FileDescriptor file_;
   std::vector<uint8_t> buffer_;
 };

@@ -139,7 +139,9 @@ void CheckSpace(int fd, uint64_t size, const std::string& path) {
 
 std::optional<FileDescriptor> OpenLocked(const std::string& path) {
   for (;;) {
-    FileDescriptor file = FileDescriptor::OpenForWriting(path, /*truncate=*/false);
+    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0) ThrowErrno("cannot create", path);
+    FileDescriptor file(fd);
     if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno == EWOULDBLOCK) return std::nullopt;
       if (errno == EINTR) continue;

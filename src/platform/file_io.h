@@ -56,7 +56,8 @@ bool ReserveSpace(int fd, uint64_t size, const std::string& path);
 void CheckSpace(int fd, uint64_t size, const std::string& path);
 
 // Opens `path` to write it alone: creates it if it is not there and locks it until the descriptor
-// is closed. Nothing if another process has it locked. What it holds is kept.
+// is closed. Nothing if another process has it locked. What it holds is kept; a symbolic link is
+// not followed (Error{kIo}).
 std::optional<FileDescriptor> OpenLocked(const std::string& path);
 
 // A file that would grow beyond the process's limit becomes Error{kNoSpace} of the write instead of

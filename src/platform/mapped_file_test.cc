@@ -170,6 +170,35 @@ TEST_F(AtomicFileTest, FullDiskIsNoSpace) {
             ErrorCode::kNoSpace);
 }
 
+TEST_F(AtomicFileTest, ALinkStaysOneAndItsTargetIsReplaced) {
+  fs::create_directories(folder_ / "data");
+  std::ofstream(folder_ / "data/file") << "old";
+  fs::create_symlink("data/file", folder_ / "link");
+  fs::create_symlink("link", folder_ / "link2");
+  fs::create_symlink("data/new", folder_ / "dangling");
+  for (const char* name : {"link2", "dangling"}) {
+    AtomicFile file((folder_ / name).string());
+    file.Write("new");
+    file.Commit();
+    EXPECT_TRUE(fs::is_symlink(folder_ / name));
+  }
+  EXPECT_EQ(Read(folder_ / "data/file"), "new");
+  EXPECT_EQ(Read(folder_ / "data/new"), "new");
+  fs::create_symlink("b", folder_ / "a");
+  fs::create_symlink("a", folder_ / "b");
+  EXPECT_EQ(CodeOf([&] { AtomicFile((folder_ / "a").string()); }), ErrorCode::kIo);
+}
+
+TEST_F(AtomicFileTest, AFileInTheWayOfTheTemporaryOneStays) {
+  const std::string temporary = (folder_ / "out").string() + ".tmp." + std::to_string(getpid());
+  std::ofstream(temporary) << "mine";
+  AtomicFile file((folder_ / "out").string());
+  file.Write("new");
+  file.Commit();
+  EXPECT_EQ(Read(temporary), "mine");
+  EXPECT_EQ(Read(folder_ / "out"), "new");
+}
+
 TEST_F(AtomicFileTest, DevicesAreWrittenNotReplaced) {
   AtomicFile file("/dev/null");
   file.Write("x");

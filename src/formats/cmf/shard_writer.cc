@@ -1,12 +1,17 @@
 #include "formats/cmf/shard_writer.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/hash64.h"
+#include "base/size.h"
 #include "formats/cmf/writer_layout.h"
 #include "moewe/error.h"
+#include "platform/file_io.h"
+#include "platform/write_target.h"
 
 namespace moewe::formats {
 namespace {
@@ -23,8 +28,10 @@ class GrowingFile {
   uint64_t SizeWith(const CmfPlanEntry& entry) const {
     GrowingFile grown = *this;
     grown.Add(entry);
-    return DataOffset(grown.header_, grown.tensors_, grown.names_) +
-           AlignUp(grown.end_, cmf::kTensorAlignment) + grown.sections_;
+    return grown.Size();
+  }
+  uint64_t Size() const {
+    return DataOffset(header_, tensors_, names_) + AlignUp(end_, cmf::kTensorAlignment) + sections_;
   }
   void Add(const CmfPlanEntry& entry) {
     end_ = TensorOffset(end_, *entry.nbytes) + *entry.nbytes;
@@ -41,6 +48,39 @@ class GrowingFile {
   uint64_t end_ = 0;  // of the last tensor, in the data section
 };
 
+uint64_t FileSize(const CmfPlan& plan) {
+  GrowingFile file(HeaderText(plan).size(),
+                   plan.masks.size() + plan.tokenizer.size() + plan.index.size());
+  for (const CmfPlanEntry& entry : plan.tensors) file.Add(entry);
+  return file.Size();
+}
+
+// Throws Error{kNoSpace} if all files together, without what an earlier run has of them, are more
+// than the disk can take: before any of them is begun.
+void CheckSpaceForAll(const std::vector<CmfPlan>& plans, const std::string& dst) {
+  uint64_t all = 0;
+  uint64_t missing = 0;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const uint64_t size = FileSize(plans[i]);
+    struct stat status = {};
+    const std::string partial = BehindLinks(ShardPath(dst, i + 1, plans.size())) + ".partial";
+    const uint64_t there = lstat(partial.c_str(), &status) == 0 && S_ISREG(status.st_mode)
+                               ? static_cast<uint64_t>(status.st_blocks) * 512
+                               : 0;
+    all += size;
+    missing += size - std::min(size, there);
+  }
+  const size_t slash = dst.find_last_of('/');
+  const std::string folder = slash == std::string::npos ? "." : dst.substr(0, slash + 1);
+  const FileDescriptor opened = FileDescriptor::OpenForReading(folder);
+  const std::optional<uint64_t> free = FreeSpace(opened.get());
+  if (!free || missing <= *free) return;
+  throw Error(ErrorCode::kNoSpace,
+              fmt::format("the {} files take {} ({} bytes); {} ({} bytes) are free on their disk",
+                          plans.size(), FormatSize(all), all, FormatSize(*free), *free),
+              {dst, ""});
+}
+
 nlohmann::ordered_json ShardHeader(nlohmann::ordered_json header, size_t no, size_t count) {
   header["shard"] = {{"no", no}, {"count", count}};
   header[kSetKey] = HashToHex(0);
@@ -53,6 +93,7 @@ nlohmann::ordered_json ShardHeader(nlohmann::ordered_json header, size_t no, siz
 class ShardWriter : public CmfWriter {
  public:
   ShardWriter(std::vector<CmfPlan> plans, const std::string& dst, const CmfWriterOptions& options) {
+    CheckSpaceForAll(plans, dst);
     for (size_t shard = 0; shard < plans.size(); ++shard) {
       for (size_t i = 0; i < plans[shard].tensors.size(); ++i) places_.push_back({shard, i});
       writers_.push_back(CmfWriter::Create(std::move(plans[shard]),
@@ -60,16 +101,21 @@ class ShardWriter : public CmfWriter {
     }
   }
 
-  // The least of what the shards say: a set is continued if all of it is.
+  // The least of what the shards say: a set is continued if all of it is. One of which an earlier
+  // run had nothing yet says nothing.
   CmfResume resumed() const override {
-    CmfResume all = writers_.front()->resumed();
+    CmfResume all = CmfResume::kNothing;
     for (const auto& writer : writers_) {
-      if (writer->resumed() == all) continue;
-      const auto keeps = [](CmfResume one) {
-        return one == CmfResume::kContinued || one == CmfResume::kContinuedPart;
+      const CmfResume one = writer->resumed();
+      if (one == all || one == CmfResume::kNothing) continue;
+      const auto keeps = [](CmfResume what) {
+        return what == CmfResume::kContinued || what == CmfResume::kContinuedPart;
       };
-      all = keeps(all) || keeps(writer->resumed()) ? CmfResume::kContinuedPart
-                                                   : std::max(all, writer->resumed());
+      if (all == CmfResume::kNothing) {
+        all = one;
+      } else {
+        all = keeps(all) || keeps(one) ? CmfResume::kContinuedPart : std::max(all, one);
+      }
     }
     return all;
   }
@@ -80,13 +126,6 @@ class ShardWriter : public CmfWriter {
   void Write(size_t index, Bytes bytes) override {
     writers_[places_.at(index).shard]->Write(places_[index].index, bytes);
   }
-  void Begin(size_t index) override {
-    open_ = places_.at(index).shard;
-    writers_[open_]->Begin(places_[index].index);
-  }
-  void Append(Bytes piece) override { writers_[open_]->Append(piece); }
-  void End() override { writers_[open_]->End(); }
-
   void Seal() override {
     const std::string set = HashToHex(ContentHash());
     for (const auto& writer : writers_) {
@@ -128,7 +167,6 @@ class ShardWriter : public CmfWriter {
   };
   std::vector<Place> places_;
   std::vector<std::unique_ptr<CmfWriter>> writers_;
-  size_t open_ = 0;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "formats/cmf/shard_writer.h"
 
 #include <gtest/gtest.h>
+#include <sys/statvfs.h>
 
 #include "base/hash64.h"
 #include "formats/cmf/cmf_file.h"
@@ -144,6 +145,37 @@ TEST_F(ShardWriterTest, AShardOfAnotherSetIsForeign) {
   fs::remove(At("a" + last.substr(1)));
   const std::string first = fs::path(paths.front()).filename().string();
   EXPECT_EQ(Thrown([&] { CmfFile::Open(At("a" + first.substr(1))); }), ErrorCode::kNotFound);
+}
+
+// Shards of which nothing is written yet leave no file behind, and do not count when a run goes on.
+TEST_F(ShardWriterTest, AnInterruptionKeepsWhatHasTensors) {
+  Start("m.cmf", 70000, 0, 1).reset();
+  EXPECT_EQ(Names().size(), 2u);  // the first shard's partial file and its journal
+  auto writer = Start("m.cmf", 70000, 0, kTensors, true);
+  EXPECT_EQ(writer->resumed(), CmfResume::kContinued);
+  writer->Finish();
+  for (const std::string& name : Names()) EXPECT_TRUE(name.ends_with(".cmf")) << name;
+}
+
+TEST_F(ShardWriterTest, AFailureOnTheWayToTheFirstTensorLeavesNothing) {
+  Put("m-00003-of-00003.cmf.partial", "in the way");
+  const std::vector<std::string> before = Names();
+  ASSERT_EQ(SplitPlan(Plan(), 70000).size(), 3u);
+  EXPECT_EQ(Thrown([&] { Start("m.cmf", 70000); }), ErrorCode::kUsage);
+  EXPECT_EQ(Names(), before);
+}
+
+// Each of them alone would fit.
+TEST_F(ShardWriterTest, SpaceIsCheckedForAllFilesTogether) {
+  CmfPlan plan = Plan();
+  struct statvfs system = {};
+  ASSERT_EQ(statvfs(folder_.c_str(), &system), 0);
+  const uint64_t half = uint64_t{system.f_bavail} * system.f_frsize / 128 * 64;
+  plan.tensors.clear();
+  for (const char* name : {"a", "b", "c"}) plan.tensors.push_back({name, DType::kU8, {1}, half});
+  EXPECT_EQ(Thrown([&] { CreateShardWriter(SplitPlan(std::move(plan), 70000), At("m.cmf"), {}); }),
+            ErrorCode::kNoSpace);
+  EXPECT_TRUE(Names().empty());
 }
 
 TEST_F(ShardWriterTest, TooManyFilesAreRefused) {

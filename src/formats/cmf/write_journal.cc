@@ -1,8 +1,11 @@
 #include "formats/cmf/write_journal.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <array>
 #include <cstring>
-#include <filesystem>
 
 #include "base/hash64.h"
 
@@ -26,12 +29,23 @@ std::array<uint64_t, kCount> Sealed(std::array<uint64_t, kCount> words) {
 
 constexpr uint64_t kJournalLimit = uint64_t{1} << 30;
 
+bool Exists(const std::string& path) {
+  struct stat status = {};
+  return lstat(path.c_str(), &status) == 0;
+}
+
+FileDescriptor OpenTruncated(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (fd < 0) ThrowErrno("cannot create", path);
+  return FileDescriptor(fd);
+}
+
 }  // namespace
 
 JournalContents WriteJournal::Read(const std::string& path, const JournalIdentity& identity) {
   using State = JournalContents::State;
   JournalContents contents;
-  if (!std::filesystem::exists(path)) return contents;
+  if (!Exists(path)) return contents;
   const std::vector<uint8_t> bytes = ReadWholeFile(path, kJournalLimit);
   ByteReader reader(bytes, path);
   contents.state = State::kDamaged;
@@ -51,9 +65,19 @@ JournalContents WriteJournal::Read(const std::string& path, const JournalIdentit
   return contents;
 }
 
+bool WriteJournal::IsJournal(const std::string& path) {
+  struct stat status = {};
+  if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  if (status.st_size < static_cast<off_t>(sizeof(Head))) return true;
+  const FileDescriptor file = FileDescriptor::OpenForReading(path);
+  Head head = {};
+  return pread(file.get(), head.data(), sizeof(head), 0) == static_cast<ssize_t>(sizeof(head)) &&
+         head == Sealed(head);
+}
+
 WriteJournal::WriteJournal(const std::string& path, const JournalIdentity& identity,
                            const std::vector<JournalRecord>& records)
-    : path_(path), file_(FileDescriptor::OpenForWriting(path, /*truncate=*/true)) {
+    : path_(path), file_(OpenTruncated(path)) {
   WriteAll(file_.get(), AsBytes(Sealed(Head{identity.source, identity.plan, 0})), path_);
   for (const JournalRecord& record : records) Add(record);
 }

@@ -38,7 +38,12 @@ class WriteJournal {
  public:
   static JournalContents Read(const std::string& path, const JournalIdentity& identity);
 
-  // Starts a journal with the records that were found good.
+  // Whether a file of this name is a journal, of whatever run, or is at most the beginning of one.
+  // False if there is none.
+  static bool IsJournal(const std::string& path);
+
+  // Starts a journal with the records that were found good. Throws Error{kIo} for a path that is a
+  // symbolic link.
   WriteJournal(const std::string& path, const JournalIdentity& identity,
                const std::vector<JournalRecord>& records);
 

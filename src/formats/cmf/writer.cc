@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <mutex>
 #include <string_view>
 #include <unordered_set>
@@ -20,6 +20,7 @@
 #include "moewe/error.h"
 #include "platform/file_io.h"
 #include "platform/mapped_file.h"
+#include "platform/write_target.h"
 
 namespace moewe::formats {
 namespace {
@@ -80,8 +81,9 @@ class Writer : public CmfWriter {
       : plan_(std::move(plan)),
         options_(options),
         dst_(dst),
-        partial_(dst + ".partial"),
-        journal_path_(dst + ".partial.journal") {
+        target_(BehindLinks(dst)),
+        partial_(target_ + ".partial"),
+        journal_path_(partial_ + ".journal") {
     CheckPlan(plan_, dst_);
     header_ = HeaderText(plan_);
     PlaceSections();
@@ -99,9 +101,10 @@ class Writer : public CmfWriter {
       const JournalIdentity identity = Identity();
       kept = Recover(identity);
       CheckSpace(file_.get(), PlannedSize(), dst_);
+      // The journal first: a file that is not empty and has none is not ours.
       if (kept.empty()) ResizeFile(file_.get(), 0, partial_);
-      ReserveSpace(file_.get(), PlannedSize(), partial_);
       journal_.emplace(journal_path_, identity, kept);
+      ReserveSpace(file_.get(), PlannedSize(), partial_);
     } catch (...) {
       // Nothing was added: what an earlier run left stays for the next resume, a new file goes.
       if (resumed_ == CmfResume::kNothing) RemovePartial();
@@ -110,7 +113,9 @@ class Writer : public CmfWriter {
   }
 
   ~Writer() override {
-    if (!finished_ && !options_.keep_partial) RemovePartial();
+    // Without a whole tensor there is nothing to resume.
+    const bool any = std::find(state_.begin(), state_.end(), State::kDone) != state_.end();
+    if (!finished_ && !(options_.keep_partial && any)) RemovePartial();
   }
 
   CmfResume resumed() const override { return resumed_; }
@@ -133,26 +138,6 @@ class Writer : public CmfWriter {
       throw;
     }
     Complete(index, bytes.size(), HashBytes(bytes));
-  }
-
-  void Begin(size_t index) override {
-    if (!plan_.tensors.at(index).nbytes) Fail(index, "its size is not known");
-    Claim(index, *plan_.tensors[index].nbytes);
-    piece_ = {index, 0, Hash64()};
-  }
-  void Append(Bytes piece) override {
-    const uint64_t planned = *plan_.tensors[piece_.index].nbytes;
-    if (piece.size() > planned - piece_.written) Fail(piece_.index, "more bytes than planned");
-    WriteAt(file_.get(), data_.offset + records_[piece_.index].offset + piece_.written, piece,
-            partial_);
-    piece_.hash.Update(piece);
-    piece_.written += piece.size();
-  }
-  void End() override {
-    if (piece_.written != *plan_.tensors[piece_.index].nbytes) {
-      Fail(piece_.index, "fewer bytes than planned");
-    }
-    Complete(piece_.index, piece_.written, piece_.hash.Digest());
   }
 
   void Seal() override {
@@ -189,10 +174,9 @@ class Writer : public CmfWriter {
   }
 
   void Publish() override {
-    RenameAndSync(partial_, dst_);
+    RenameAndSync(partial_, target_);
     finished_ = true;
-    std::error_code ignored;
-    std::filesystem::remove(journal_path_, ignored);
+    unlink(journal_path_.c_str());
   }
 
   uint64_t ContentHash() const override {
@@ -217,12 +201,6 @@ class Writer : public CmfWriter {
 
  private:
   enum class State : uint8_t { kPlanned, kWriting, kDone };
-  struct Piece {
-    size_t index = 0;
-    uint64_t written = 0;
-    Hash64 hash;
-  };
-
   [[noreturn]] void Fail(size_t index, const char* problem) const {
     throw Error(ErrorCode::kInternal, fmt::format("tensor '{}': {}", records_[index].name, problem),
                 {dst_, ""});
@@ -279,19 +257,37 @@ class Writer : public CmfWriter {
   // Nobody else may write to the same destination as long as this writer lives.
   void Lock() {
     struct stat status = {};
-    if (stat(dst_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    if (dst_ == "-") {
+      throw Error(ErrorCode::kUsage, "a CMF file can't be written to standard output", {dst_, ""});
+    }
+    if (stat(target_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
       throw Error(ErrorCode::kUsage,
                   S_ISDIR(status.st_mode) ? "is a folder" : "is there and no regular file",
                   {dst_, ""});
     }
-    const bool fresh = !std::filesystem::exists(partial_);
+    const bool fresh = lstat(partial_.c_str(), &status) != 0;
     std::optional<FileDescriptor> file = OpenLocked(partial_);
     if (!file) {
       throw Error(ErrorCode::kIo, "another process is writing this file at the moment", {dst_, ""});
     }
     file_ = std::move(*file);
-    // An empty one is no more than the lock of a run that was refused.
-    if (!fresh && std::filesystem::file_size(partial_) > 0) resumed_ = CmfResume::kNotAsked;
+    if (fstat(file_.get(), &status) != 0) ThrowErrno("cannot read", partial_);
+    // An empty one is no more than the lock of a run that was refused, or that died at once.
+    const bool empty = status.st_size == 0;
+    std::string foreign;
+    if (!S_ISREG(status.st_mode) || (!empty && !WriteJournal::IsJournal(journal_path_))) {
+      foreign = partial_;
+    } else if (lstat(journal_path_.c_str(), &status) == 0 &&
+               !WriteJournal::IsJournal(journal_path_)) {
+      foreign = journal_path_;
+    }
+    if (!foreign.empty()) {
+      if (fresh) unlink(partial_.c_str());
+      throw Error(ErrorCode::kUsage,
+                  "is in the way and not of an interrupted run: move it, or choose another DST",
+                  {foreign, ""});
+    }
+    if (!fresh && !empty) resumed_ = CmfResume::kNotAsked;
   }
 
   // Of everything that decides which bytes go where.
@@ -357,14 +353,14 @@ class Writer : public CmfWriter {
   }
 
   void RemovePartial() {
-    std::error_code ignored;
-    std::filesystem::remove(partial_, ignored);
-    std::filesystem::remove(journal_path_, ignored);
+    unlink(partial_.c_str());
+    unlink(journal_path_.c_str());
   }
 
   CmfPlan plan_;
   CmfWriterOptions options_;
-  std::string dst_;
+  std::string dst_;     // as asked
+  std::string target_;  // behind links
   std::string partial_;
   std::string journal_path_;
   std::string header_;
@@ -377,7 +373,6 @@ class Writer : public CmfWriter {
   mutable std::mutex mutex_;  // guards state_, records_, journal_, bytes_written_
   std::vector<State> state_;
   uint64_t bytes_written_ = 0;
-  Piece piece_;
   CmfResume resumed_ = CmfResume::kNothing;
   bool finished_ = false;
 };

@@ -66,7 +66,7 @@ struct CmfWriterOptions {
   // checked against the journal. If there is none, or it is of another plan, writing starts over.
   bool resume = false;
   // Keep "<dst>.partial" and its journal when the writer is destroyed before Finish, for a later
-  // resume.
+  // resume, if a tensor is complete.
   bool keep_partial = false;
 };
 
@@ -76,8 +76,9 @@ class CmfWriter {
  public:
   // Throws Error{kUsage} for a plan that no file can hold (duplicate or empty names, more than 6
   // dimensions, sizes that do not fit), Error{kNoSpace} at once if the disk can't hold the file,
-  // Error{kIo, kNotFound}; kIo also for a `dst` that another process is writing, and kUsage for one
-  // that is there and no regular file.
+  // Error{kIo, kNotFound}; kIo also for a `dst` that another process is writing, and kUsage for
+  // "-", for one that is there and no regular file, and for a file "<dst>.partial" that has no
+  // journal of ours beside it. A `dst` that is a symbolic link stays one.
   static std::unique_ptr<CmfWriter> Create(CmfPlan plan, const std::string& dst,
                                            const CmfWriterOptions& options = {});
   virtual ~CmfWriter() = default;
@@ -90,11 +91,6 @@ class CmfWriter {
   // (then the read-back notices). Throws Error{kInternal} if the length is not the planned one or
   // the place is not known yet.
   virtual void Write(size_t index, Bytes bytes) = 0;
-
-  // The same in pieces: Begin, Append any number of times, End. One tensor at a time, nbytes known.
-  virtual void Begin(size_t index) = 0;
-  virtual void Append(Bytes piece) = 0;
-  virtual void End() = 0;
 
   // Writes sections, directory and envelope, syncs, renames to `dst`. Throws Error{kInternal} if a
   // tensor is missing.

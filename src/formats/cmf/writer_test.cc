@@ -71,19 +71,48 @@ TEST_F(CmfWriterTest, WhatIsWrittenReadsBack) {
   }
 }
 
-TEST_F(CmfWriterTest, PiecesAndOrderDoNotMatter) {
+TEST_F(CmfWriterTest, OrderDoesNotMatter) {
   WriteAll(*CmfWriter::Create(Plan(), dst_));
-  const auto writer = CmfWriter::Create(Plan(), At("pieces.cmf"));
-  for (const size_t i : {2, 1, 0}) {
-    const std::vector<uint8_t> content = Content(i);
-    writer->Begin(i);
-    for (size_t at = 0; at < content.size(); at += 33) {
-      writer->Append(Bytes(content).subspan(at, std::min<size_t>(33, content.size() - at)));
-    }
-    writer->End();
-  }
+  const auto writer = CmfWriter::Create(Plan(), At("backwards.cmf"));
+  for (const size_t i : {2, 1, 0}) writer->Write(i, Content(i));
   writer->Finish();
-  EXPECT_EQ(golden::ReadBytes(dst_), golden::ReadBytes(At("pieces.cmf")));
+  EXPECT_EQ(golden::ReadBytes(dst_), golden::ReadBytes(At("backwards.cmf")));
+}
+
+TEST_F(CmfWriterTest, ALinkStaysOne) {
+  fs::create_directories(folder_ / "data");
+  fs::create_symlink("data/m.cmf", At("link.cmf"));
+  WriteAll(*CmfWriter::Create(Plan(), At("link.cmf")));
+  WriteAll(*CmfWriter::Create(Plan(), dst_));
+  EXPECT_TRUE(fs::is_symlink(At("link.cmf")));
+  EXPECT_EQ(golden::ReadBytes(At("data/m.cmf")), golden::ReadBytes(dst_));
+}
+
+TEST_F(CmfWriterTest, FilesInTheWayOfThePartialOneStay) {
+  const std::string partial = dst_ + ".partial";
+  const auto refused = [&](ErrorCode code) {
+    for (const bool resume : {false, true}) {
+      EXPECT_EQ(Thrown([&] { CmfWriter::Create(Plan(), dst_, {.resume = resume}); }), code);
+    }
+  };
+  Put("out.cmf.partial", "a letter to somebody");
+  refused(ErrorCode::kUsage);
+  EXPECT_EQ(golden::ReadBytes(partial).size(), 20u);
+  Put("out.cmf.partial.journal", "a diary of more than twenty-four bytes");
+  refused(ErrorCode::kUsage);
+  fs::remove(partial);
+  refused(ErrorCode::kUsage);
+  EXPECT_EQ(golden::ReadBytes(partial + ".journal").size(), 38u);
+  EXPECT_FALSE(fs::exists(partial));
+  fs::remove(partial + ".journal");
+  Put("letter", "a letter to somebody");
+  fs::create_symlink("letter", partial);
+  refused(ErrorCode::kIo);
+  fs::remove(partial);
+  fs::create_symlink("letter", partial + ".journal");
+  refused(ErrorCode::kUsage);
+  EXPECT_EQ(golden::ReadBytes(At("letter")).size(), 20u);
+  EXPECT_EQ(Thrown([&] { CmfWriter::Create(Plan(), "-"); }), ErrorCode::kUsage);
 }
 
 TEST_F(CmfWriterTest, SizesThatOnlyEncodingTells) {
@@ -103,6 +132,11 @@ TEST_F(CmfWriterTest, AbandonedLeavesTheOldFile) {
   }
   EXPECT_EQ(FilesInFolder(), 1u);
   EXPECT_EQ(golden::ReadBytes(dst_).size(), 3u);
+}
+
+TEST_F(CmfWriterTest, WithoutAWholeTensorNothingIsKept) {
+  CmfWriter::Create(Plan(), dst_, {.keep_partial = true}).reset();
+  EXPECT_EQ(FilesInFolder(), 0u);
 }
 
 TEST_F(CmfWriterTest, ResumeTakesOverWhatIsThere) {
