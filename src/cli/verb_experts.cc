@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/size.h"
+#include "cli/change_file.h"
 #include "cli/experts_simulate.h"
 #include "cli/interrupt.h"
 #include "cli/run_flags.h"
@@ -122,7 +123,7 @@ int Stats(Flags flags, const Globals& globals) {
 }
 
 int Mask(const Flags& flags, const Globals& globals) {
-  const std::unique_ptr<formats::CmfFile> source = OpenCmf(flags.src);
+  const auto [lock, source] = OpenToReplace(flags.src);
   const formats::cmf::Header& header = source->contents().header;
   const convert::MaskDescription mask =
       convert::ExpertMask(*source, convert::ReadExpertCounts(flags.stats).counts, flags.cover,

@@ -1,7 +1,6 @@
 // moewe mask: the task masks of a CMF file, listed, shown, added, removed.
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -10,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "cli/change_file.h"
 #include "cli/mask_report.h"
 #include "cli/verbs.h"
 #include "convert/mask_description.h"
@@ -34,9 +34,7 @@ struct Flags {
 };
 
 std::unique_ptr<CmfFile> Open(const std::string& path) {
-  if (std::filesystem::is_directory(path)) {
-    throw Error(ErrorCode::kUnsupported, "only .cmf files have task masks", {path, ""});
-  }
+  CheckIsFile(path);
   return CmfFile::Open(path);
 }
 
@@ -75,16 +73,8 @@ int Show(const Flags& flags, const Globals& globals) {
               {flags.file, "masks"});
 }
 
-// The named file's own name behind links: a rewrite replaces it, not a link to it.
 std::string Target(const CmfFile& file, const Flags& flags) {
-  if (!flags.output.empty()) return flags.output;
-  return std::filesystem::canonical(file.files().front()).string();
-}
-
-void WarnOfSignature(const std::string& path) {
-  if (std::filesystem::exists(path + ".sig")) {
-    LogWarning("the signature " + path + ".sig is of the file as it was; sign again");
-  }
+  return flags.output.empty() ? file.files().front() : flags.output;
 }
 
 convert::MaskDescription Describe(const Flags& flags, const formats::cmf::Header& header) {
@@ -124,7 +114,7 @@ convert::MaskDescription Describe(const Flags& flags, const formats::cmf::Header
 }
 
 int Add(const Flags& flags, const Globals& globals) {
-  const std::unique_ptr<CmfFile> file = Open(flags.file);
+  const auto [lock, file] = OpenToReplace(flags.file);
   const convert::MaskDescription mask = Describe(flags, file->contents().header);
   const std::string target = Target(*file, flags);
   const uint32_t id = convert::AddMask(*file, mask, flags.make_default, target);
@@ -135,7 +125,7 @@ int Add(const Flags& flags, const Globals& globals) {
 }
 
 int Remove(const Flags& flags, const Globals& globals) {
-  const std::unique_ptr<CmfFile> file = Open(flags.file);
+  const auto [lock, file] = OpenToReplace(flags.file);
   const std::string target = Target(*file, flags);
   convert::RemoveMask(*file, flags.name, target);
   WarnOfSignature(target);

@@ -78,9 +78,7 @@ bool FromHex(std::string_view text, std::span<uint8_t> out) {
   return true;
 }
 
-Digest Sha256(const std::string& path, SignatureProgress progress) {
-  const std::unique_ptr<MappedFile> file = MappedFile::Open(path);
-  const Bytes bytes = file->bytes();
+Digest Sha256(Bytes bytes, SignatureProgress progress) {
   const ContextHandle context = NewContext();
   Require(EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1);
   for (size_t done = 0; done < bytes.size();) {
@@ -91,6 +89,12 @@ Digest Sha256(const std::string& path, SignatureProgress progress) {
   }
   Digest digest;
   Require(EVP_DigestFinal_ex(context.get(), digest.data(), nullptr) == 1);
+  return digest;
+}
+
+Digest Sha256(const std::string& path, SignatureProgress progress) {
+  const std::unique_ptr<MappedFile> file = MappedFile::Open(path);
+  const Digest digest = Sha256(file->bytes(), progress);
   file->Check();
   return digest;
 }
@@ -116,6 +120,10 @@ KeyHandle PrivateKey(const std::array<uint8_t, 32>& seed) {
 }
 
 }  // namespace
+
+std::string Sha256Hex(Bytes bytes) {
+  return ToHex(Sha256(bytes, [](uint64_t, uint64_t) {}));
+}
 
 std::string SignaturePath(const std::string& path) { return path + ".sig"; }
 

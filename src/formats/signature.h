@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/byte_reader.h"
 #include "base/function_ref.h"
 
 namespace moewe::formats {
@@ -27,6 +28,9 @@ std::string SignaturePath(const std::string& path);
 // one, Error{kUnsupported} for another algorithm, Error{kHashMismatch} if the file differs from
 // what was signed or the signature is not of that key.
 std::string CheckSignature(const std::string& path, SignatureProgress progress);
+
+// SHA-256 of `bytes`, 64 hex digits.
+std::string Sha256Hex(Bytes bytes);
 
 // An Ed25519 private key: its 32-byte seed, kept in a file as 64 hex digits.
 class SigningKey {
