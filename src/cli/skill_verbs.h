@@ -10,6 +10,11 @@ namespace moewe::cli {
 Action AddSkillList(CLI::App& verb, const Globals& globals);
 Action AddSkillRoute(CLI::App& verb, const Globals& globals);
 Action AddSkillExplain(CLI::App& verb, const Globals& globals);
+// verb_skill_edit.cc
+Action AddSkillAdd(CLI::App& verb, const Globals& globals);
+Action AddSkillRemove(CLI::App& verb, const Globals& globals);
+Action AddSkillExport(CLI::App& verb, const Globals& globals);
+Action AddSkillApply(CLI::App& verb, const Globals& globals);
 
 }  // namespace moewe::cli
 

@@ -185,6 +185,10 @@ constexpr SubVerb kSubVerbs[] = {
     {"list", "the skills of a file", AddSkillList},
     {"route", "which skill a prompt is nearest to", AddSkillRoute},
     {"explain", "what each skill changes, and how near a prompt is to it", AddSkillExplain},
+    {"add", "graft a skill from a fine-tuned checkpoint", AddSkillAdd},
+    {"remove", "take a skill out of a file, in place", AddSkillRemove},
+    {"export", "what a specialist changed, as a small file", AddSkillExport},
+    {"apply", "a standalone skill and its base as one model", AddSkillApply},
 };
 
 }  // namespace

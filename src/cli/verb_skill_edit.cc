@@ -16,7 +16,7 @@
 #include "cli/change_file.h"
 #include "cli/interrupt.h"
 #include "cli/model_tokenizer.h"
-#include "cli/skill_edit_verbs.h"
+#include "cli/skill_verbs.h"
 #include "convert/dtype_choice.h"
 #include "convert/skill_edit.h"
 #include "convert/skill_file.h"

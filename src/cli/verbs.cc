@@ -31,7 +31,7 @@ std::span<const VerbEntry> Verbs() {
       {"diff", "what changed between two models", "moewe diff demo.cmf other.cmf", AddDiff},
       {"mask", "task masks: list, show, add, remove",
        "moewe mask add demo.cmf keep.npy --name code --default", AddMask},
-      {"skill", "skills: list, route, explain", "moewe skill route demo.cmf -p 'int main('",
+      {"skill", "skills: list, route, explain, add, remove, export, apply", "moewe skill route demo.cmf -p 'int main('",
        AddSkill},
       {"experts", "which experts tasks use; masks, smaller files, cache simulation",
        "moewe experts stats demo.cmf code.txt --out code.json", AddExperts},

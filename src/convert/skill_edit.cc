@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "convert/dtype_choice.h"
@@ -14,7 +15,7 @@
 #include "convert/skill_graft.h"
 #include "engine/score.h"
 #include "formats/cmf/skills.h"
-#include "formats/tensor_index.h"
+#include "model/checkpoint_view.h"
 #include "model/weights.h"
 #include "moewe/error.h"
 #include "platform/mapped_file.h"
@@ -30,17 +31,18 @@ using formats::cmf::SkillRecord;
 using formats::cmf::SkillTensorName;
 
 // The file with the tensors of a skill that is not committed yet in place of the backbone's.
-class SkilledFile : public formats::Checkpoint {
+class SkilledFile : public model::CheckpointView {
  public:
-  explicit SkilledFile(const CmfAppender& appender, const std::string& id)
-      : base_(appender.file()), grown_(MappedFile::Open(appender.path())) {
-    const uint64_t data = base_.contents().envelope.data.offset;
+  SkilledFile(std::shared_ptr<const formats::Checkpoint> file, const CmfAppender& appender,
+              const std::string& id)
+      : CheckpointView(std::move(file)), grown_(MappedFile::Open(appender.path())) {
+    const uint64_t data = appender.file().contents().envelope.data.offset;
     std::unordered_map<std::string, const formats::cmf::DirectoryRecord*> of_skill;
     for (const formats::cmf::DirectoryRecord& record : appender.added()) {
       of_skill.emplace(record.name, &record);
     }
-    index_.Reserve(base_.tensors().size());
-    for (const TensorView& tensor : base_.tensors()) {
+    index_.Reserve(base().tensors().size());
+    for (const TensorView& tensor : base().tensors()) {
       TensorView view = tensor;
       if (const auto found = of_skill.find(SkillTensorName(id, tensor.name));
           found != of_skill.end()) {
@@ -55,22 +57,13 @@ class SkilledFile : public formats::Checkpoint {
     }
   }
 
-  formats::CheckpointKind kind() const override { return base_.kind(); }
-  const std::vector<std::string>& files() const override { return base_.files(); }
-  const std::vector<TensorView>& tensors() const override { return index_.views(); }
-  const TensorView* Find(std::string_view name) const override { return index_.Find(name); }
-  const Json& config() const override { return base_.config(); }
-  Bytes tokenizer_json() const override { return base_.tokenizer_json(); }
-  const Json& chat_bundle() const override { return base_.chat_bundle(); }
   void CheckReadable() const override {
-    base_.CheckReadable();
+    CheckpointView::CheckReadable();
     grown_->Check();
   }
 
  private:
-  const CmfFile& base_;
   std::unique_ptr<MappedFile> grown_;
-  formats::TensorIndex index_;
 };
 
 // For whoever shares what somebody else owns longer.
@@ -102,11 +95,8 @@ class Adder {
     SkillRecord record = NewRecord(header);
     const std::vector<GraftCandidate> candidates = PairWithDonor(file_, donor_, options_.layers);
     Note("the subspace of the texts");
-    {
-      const auto model =
-          LoadModel(Borrow<formats::Checkpoint>(file_), "none", kernels::Activations::kF32);
-      record.selection = FitSubspace(model.get(), options_.texts, options_.subspace);
-    }
+    record.selection =
+        FitSubspace(Borrow<formats::Checkpoint>(file_), options_.texts, options_.subspace, &pool_);
     Graft(candidates, &record);
     if (!options_.eval.empty()) {
       Note("perplexity of the held-out text");
@@ -178,15 +168,6 @@ class Adder {
     return record;
   }
 
-  std::unique_ptr<model::Model> LoadModel(std::shared_ptr<const formats::Checkpoint> checkpoint,
-                                          const std::string& task,
-                                          kernels::Activations activations) const {
-    model::LoadOptions load;
-    load.task = task;
-    load.activations = activations;
-    return model::Model::Load(std::move(checkpoint), load, &pool_);
-  }
-
   // Encodes and appends whatever changed enough.
   void Graft(const std::vector<GraftCandidate>& candidates, SkillRecord* record) {
     std::set<uint32_t> layers;
@@ -246,8 +227,9 @@ class Adder {
   Json Quality() const {
     const double backbone = Perplexity(Borrow<formats::Checkpoint>(file_), "none");
     const std::string& task = options_.input_mask_task;
-    const double overlaid = Perplexity(std::make_shared<SkilledFile>(appender_, options_.id),
-                                       task.empty() ? "none" : task);
+    const double overlaid = Perplexity(
+        std::make_shared<SkilledFile>(Borrow<formats::Checkpoint>(file_), appender_, options_.id),
+        task.empty() ? "none" : task);
     return {{"metric", "ppl"},
             {"backbone", backbone},
             {"overlaid", overlaid},
@@ -259,7 +241,9 @@ class Adder {
   // As `moewe ppl` measures it if nothing else is asked.
   double Perplexity(std::shared_ptr<const formats::Checkpoint> checkpoint,
                     const std::string& task) const {
-    const auto model = LoadModel(std::move(checkpoint), task, kernels::Activations::kInt8);
+    model::LoadOptions load;
+    load.task = task;
+    const auto model = model::Model::Load(std::move(checkpoint), load, &pool_);
     engine::ScoreOptions score;
     score.cancel = options_.cancel;
     model::KvPool kv(model->config(), model::KvType::kF16, model::BlocksFor(score.window));

@@ -82,8 +82,11 @@ class SkillEditTest : public testing::Test {
       ADD_FAILURE() << name << ": " << problem.message;
     }
   }
-  double Perplexity(const std::string& name, const std::vector<model::TokenId>& ids) {
-    const auto model = model::Model::Load(formats::OpenCheckpoint(At(name)), {}, &pool_);
+  double Perplexity(const std::string& name, const std::vector<model::TokenId>& ids,
+                    const std::string& skill = "") {
+    model::LoadOptions load;
+    if (!skill.empty()) load.skills = {{skill, 1.0}};
+    const auto model = model::Model::Load(formats::OpenCheckpoint(At(name)), load, &pool_);
     engine::ScoreOptions score;
     model::KvPool kv(model->config(), model::KvType::kF16, model::BlocksFor(score.window));
     return std::exp(engine::ScoreTokens(model.get(), &kv, &pool_, ids, score).MeanNll());
@@ -234,6 +237,7 @@ TEST_F(SkillEditTest, QualityIsThatOfTheSpecialist) {
   });
   EXPECT_EQ(quality["metric"], "ppl");
   EXPECT_EQ(quality["overlaid"].get<double>(), Perplexity("specialist.cmf", options.eval));
+  EXPECT_EQ(quality["overlaid"].get<double>(), Perplexity("m.cmf", options.eval, "code"));
   EXPECT_EQ(quality["backbone"].get<double>(), Perplexity("m.cmf", options.eval));
   EXPECT_NE(quality["backbone"], quality["overlaid"]);
 
@@ -275,10 +279,10 @@ TEST(SkillSubspace, EigenvectorsOfAKnownMatrix) {
 }
 
 TEST_F(SkillEditTest, TheBasisIsOrthonormalAndStrongestFirst) {
-  const auto model = model::Model::Load(formats::OpenCheckpoint(At("m.cmf")), {}, &pool_);
+  const std::shared_ptr<const formats::Checkpoint> model = formats::OpenCheckpoint(At("m.cmf"));
   const std::vector<std::vector<model::TokenId>> texts = {Ids(1, 400)};
   SubspaceOptions options{.phi_layer = 1, .rank = 5, .window = 32};
-  const auto many = FitSubspace(model.get(), texts, options);
+  const auto many = FitSubspace(model, texts, options, &pool_);
   ASSERT_EQ(many.rank, 5u);
   const size_t hidden = many.mean.size();
   for (size_t a = 0; a < 5; ++a) {
@@ -291,11 +295,11 @@ TEST_F(SkillEditTest, TheBasisIsOrthonormalAndStrongestFirst) {
     }
   }
   options.rank = 2;
-  const auto few = FitSubspace(model.get(), texts, options);
+  const auto few = FitSubspace(model, texts, options, &pool_);
   EXPECT_TRUE(std::equal(few.basis.begin(), few.basis.end(), many.basis.begin()));
   // Windows that are all alike span nothing.
   const std::vector<std::vector<model::TokenId>> alike(3, Ids(1, 20));
-  EXPECT_EQ(Thrown([&] { FitSubspace(model.get(), alike, options); }), ErrorCode::kUsage);
+  EXPECT_EQ(Thrown([&] { FitSubspace(model, alike, options, &pool_); }), ErrorCode::kUsage);
 }
 
 }  // namespace

@@ -7,37 +7,13 @@
 #include <numeric>
 #include <utility>
 
+#include "model/skill_router.h"
 #include "moewe/error.h"
 
 namespace moewe::convert {
 namespace {
 
 using Vector = std::vector<double>;
-
-// The mean over a step's rows of what a layer puts out.
-class PhiObserver : public model::ForwardObserver {
- public:
-  PhiObserver(uint32_t layer, size_t hidden) : layer_(layer), sum_(hidden, 0.0) {}
-
-  void OnHidden(int layer, const float* data, size_t rows) override {
-    if (layer != static_cast<int>(layer_)) return;
-    for (size_t row = 0; row < rows; ++row) {
-      for (size_t i = 0; i < sum_.size(); ++i) sum_[i] += double{data[row * sum_.size() + i]};
-    }
-    rows_ += rows;
-  }
-
-  Vector Mean() const {
-    Vector mean = sum_;
-    for (double& value : mean) value /= static_cast<double>(rows_);
-    return mean;
-  }
-
- private:
-  uint32_t layer_;
-  Vector sum_;
-  size_t rows_ = 0;
-};
 
 using Window = std::span<const model::TokenId>;
 
@@ -71,23 +47,16 @@ void Normalize(Vector* vector) {
   for (double& value : *vector) value *= scale;
 }
 
-std::vector<Vector> Phis(model::Model* model, const std::vector<Window>& windows,
-                         const SubspaceOptions& options) {
+std::vector<Vector> Phis(std::shared_ptr<const formats::Checkpoint> checkpoint,
+                         const std::vector<Window>& windows, const SubspaceOptions& options,
+                         ThreadPool* pool) {
+  model::ResidualReader reader(std::move(checkpoint), {options.phi_layer}, {}, pool);
   std::vector<Vector> phis;
-  model::KvPool pool(model->config(), model::KvType::kF32, model::BlocksFor(options.window));
-  std::vector<float> no_logits;
   for (const Window& window : windows) {
     if (options.cancel != nullptr && *options.cancel) {
       throw Error(ErrorCode::kInterrupted, "stopped");
     }
-    PhiObserver observer(options.phi_layer, model->config().hidden_size);
-    model::Sequence sequence(&pool);
-    model::SequenceChunk chunk;
-    chunk.sequence = &sequence;
-    chunk.tokens = window;
-    chunk.logits = model::SequenceChunk::Logits::kNone;
-    model->Forward({&chunk, 1}, &no_logits, &observer);
-    phis.push_back(observer.Mean());
+    phis.push_back(reader.Means(window, static_cast<uint32_t>(options.window)).front());
   }
   return phis;
 }
@@ -146,12 +115,11 @@ Eigen SymmetricEigen(std::vector<Vector> matrix) {
   return eigen;
 }
 
-formats::cmf::SkillSelection FitSubspace(model::Model* model,
+formats::cmf::SkillSelection FitSubspace(std::shared_ptr<const formats::Checkpoint> checkpoint,
                                          std::span<const std::vector<model::TokenId>> texts,
-                                         const SubspaceOptions& options) {
+                                         const SubspaceOptions& options, ThreadPool* pool) {
   const std::vector<Window> windows = Cut(texts, options);
   const size_t n = windows.size();
-  const size_t hidden = model->config().hidden_size;
   const auto too_few = [&] {
     return Error(ErrorCode::kUsage,
                  fmt::format("the texts make {} windows of {} tokens; the subspace takes at least "
@@ -159,7 +127,8 @@ formats::cmf::SkillSelection FitSubspace(model::Model* model,
                              n, options.window));
   };
   if (n < 2) throw too_few();
-  std::vector<Vector> phis = Phis(model, windows, options);
+  std::vector<Vector> phis = Phis(std::move(checkpoint), windows, options, pool);
+  const size_t hidden = phis.front().size();
   Vector mean(hidden, 0.0);
   for (const Vector& phi : phis) {
     for (size_t i = 0; i < hidden; ++i) mean[i] += phi[i] / static_cast<double>(n);

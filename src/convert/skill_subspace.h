@@ -5,11 +5,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "formats/checkpoint.h"
 #include "formats/cmf/skills.h"
 #include "model/model.h"
+#include "platform/thread_pool.h"
 
 namespace moewe::convert {
 
@@ -23,13 +26,13 @@ struct SubspaceOptions {
 
 // Cuts each text into windows, the last of a text only if it is the first or at least half as long,
 // and of more than max_windows takes some at equal distances. phi of a window is the mean over its
-// positions of the residual stream after phi_layer, without a skill or mask. The result's mean is
-// that of all phi, its basis the directions in which they vary most, strongest first; the sign of a
-// direction is that its largest component is positive. Depends on `model`, texts and options only.
-// Throws Error{kUsage} for fewer than two different windows, kInterrupted.
-formats::cmf::SkillSelection FitSubspace(model::Model* model,
+// positions of the residual stream after phi_layer, as routing computes it (model/skill_router.h).
+// The result's mean is that of all phi, its basis the directions in which they vary most, strongest
+// first; the sign of a direction is that its largest component is positive. Depends on the model,
+// texts and options only. Throws Error{kUsage} for fewer than two different windows, kInterrupted.
+formats::cmf::SkillSelection FitSubspace(std::shared_ptr<const formats::Checkpoint> checkpoint,
                                          std::span<const std::vector<model::TokenId>> texts,
-                                         const SubspaceOptions& options);
+                                         const SubspaceOptions& options, ThreadPool* pool);
 
 // Eigenvectors of a symmetric matrix [n, n], row by row, by descending eigenvalue: cyclic Jacobi
 // rotations in f64.

@@ -138,11 +138,14 @@ TEST_F(AppendTest, EditorsWaitForEachOther) {
   first->Add("a", DType::kU8, {3}, AsBytes("abc"));
   std::atomic<bool> waits{false};
   std::thread second([&] {
-    const auto appender = CmfAppender::Open(file_, [&](const std::string&) { waits = true; });
+    const auto appender = CmfAppender::Open(file_, [&](const std::string&) {
+      waits = true;
+      waits.notify_one();
+    });
     appender->Add("b", DType::kU8, {3}, AsBytes("def"));
     appender->Commit(appender->file().config());
   });
-  while (!waits) std::this_thread::yield();
+  waits.wait(false);
   first->Commit(first->file().config());
   first.reset();
   second.join();
