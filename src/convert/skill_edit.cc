@@ -202,7 +202,7 @@ class Adder {
         ErrorCode::kUsage,
         result_.largest_left > 0.0
             ? fmt::format("no tensor changed by more than {}; the most is at most {:.2g}, of '{}'",
-                          options_.min_delta, result_.largest_left_name, result_.largest_left)
+                          options_.min_delta, result_.largest_left, result_.largest_left_name)
             : std::string("the donor is not different from the base"),
         {donor_.files().front(), ""});
   }
