@@ -88,6 +88,37 @@ def signatures(folder: pathlib.Path) -> None:
     (folder / "of_this_file").write_bytes(packed_folder(files, list(files)))
 
 
+def masks(folder: pathlib.Path) -> None:
+    """As in fuzz_masks.cc: the model's sizes, the kind, the bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ["masks_llama_f32", "loop_masks", "moe_qwen2_q8_expertmask"]:
+        raw = (GOLDEN / f"cmf/files/{name}.cmf").read_bytes()
+        about = json.loads((GOLDEN / f"cmf/files/{name}.expected.json").read_text())
+        arch, where = about["header"]["arch"], about["envelope"]
+        experts = (arch.get("moe") or {}).get("num_experts", 0)
+        sizes = [arch["num_layers"] - 1, min(arch["intermediate_size"], 256) - 1, arch["num_attention_heads"] - 1,
+                 arch.get("num_loops", 1) - 1, experts]
+        for kind, section in enumerate(["masks", "index"]):
+            begin, length = where.get(section + "_off", 0), where.get(section + "_len", 0)
+            (folder / f"{name}-{section}").write_bytes(bytes(sizes + [kind]) + raw[begin : begin + length])
+    sizes = [1, 7, 3, 1, 4]  # 2 layers of 8 neurons, 4 heads, 2 passes, 4 experts
+    rows = {"name": "x", "ffn": {"0": {"dead": [1, 2]}, "1": "0f"}, "heads": "all", "layers": [True, False],
+            "experts": [[0, 1], {"live": [3]}], "quality": {"metric": "ppl", "value": 3.5}}
+    (folder / "description").write_bytes(bytes(sizes + [2]) + json.dumps(rows).encode())
+    header = b"{'descr': '|b1', 'fortran_order': False, 'shape': (2, 8), }".ljust(117) + b"\n"
+    array = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes([1, 0] * 8)
+    (folder / "array").write_bytes(bytes(sizes + [3]) + array)
+
+
+def skills(folder: pathlib.Path) -> None:
+    """As in fuzz_skills.cc: hidden size and layers, the list."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in sorted(GOLDEN.glob("cmf/files/*skill*.expected.json")):
+        header = json.loads(path.read_text())["header"]
+        sizes = bytes([header["arch"]["hidden_size"] - 1, header["arch"]["num_layers"] - 1])
+        (folder / path.name.split(".")[0]).write_bytes(sizes + json.dumps(header.get("skills")).encode())
+
+
 def codecs(folder: pathlib.Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for entry in json.loads((GOLDEN / "cmf/codecs/manifest.json").read_text())["entries"]:
@@ -113,6 +144,8 @@ def main() -> None:
         small_safetensors(out / "fuzz_safetensors", path)
     hf_folders(out / "fuzz_hf_folder", out / "fuzz_safetensors")
     signatures(out / "fuzz_signature")
+    masks(out / "fuzz_masks")
+    skills(out / "fuzz_skills")
     codecs(out / "fuzz_codec")
     texts(out / "fuzz_utf8")
     copy(out, "fuzz_json", "hf/*/config*.json")

@@ -8,22 +8,27 @@ mkdir -p build
 cmake --preset fuzz > build/fuzz-configure.log 2>&1 || { cat build/fuzz-configure.log; exit 1; }
 cmake --build --preset fuzz || exit 1
 python3 fuzz/make_corpus.py build/fuzz/seeds || exit 1
-passed=0 failed=0
-for source in fuzz/fuzz_*.cc; do
-  name=$(basename "$source" .cc)
-  corpus=build/fuzz/corpus/$name
-  seeds=build/fuzz/seeds/$name
-  log=build/fuzz/$name.log
+
+# One target: its seeds alone, then SECONDS of mutations of them. Prints a line; fails on a finding.
+fuzz_one() {
+  local name=$1 seconds=$2
+  local corpus=build/fuzz/corpus/$name seeds=build/fuzz/seeds/$name log=build/fuzz/$name.log
   mkdir -p "$corpus" "$seeds"
-  options=(-rss_limit_mb=2048 -timeout=10 -max_len=65536 -artifact_prefix=build/fuzz/)
+  local options=(-rss_limit_mb=2048 -timeout=20 -max_len=65536 -artifact_prefix=build/fuzz/)
   if "build/fuzz/$name" "${options[@]}" -runs=0 "$seeds" > "$log" 2>&1 &&
     "build/fuzz/$name" "${options[@]}" "-max_total_time=$seconds" "$corpus" "$seeds" >> "$log" 2>&1; then
-    passed=$((passed + 1))
     echo "$name: $(find "$seeds" -type f | wc -l) seeds, $(sed -nE 's/^Done ([0-9]+) runs.*/\1/p' "$log" | tail -n1) runs"
   else
-    failed=$((failed + 1))
+    echo "$name: FAILED"
     tail -n 40 "$log"
   fi
-done
+}
+export -f fuzz_one
+
+log=build/fuzz/summary.log
+for source in fuzz/fuzz_*.cc; do basename "$source" .cc; done |
+  xargs -P "$(nproc)" -I{} bash -c 'fuzz_one "$@"' _ {} "$seconds" | tee "$log"
+passed=$(grep -cE '^[a-z_0-9]+: [0-9]+ seeds' "$log" || true)
+failed=$(($(find fuzz -name 'fuzz_*.cc' | wc -l) - passed))
 echo "$passed passed, $failed failed"
 [[ $failed -eq 0 ]]

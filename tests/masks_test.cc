@@ -47,8 +47,8 @@ TEST_F(MasksTest, ListAndShowAgreeWithTheDescriptions) {
       const Json shown =
           RunMoewe("mask show --json " + file + " " + mask["name"].get<std::string>()).json();
       for (const char* key : {"task_id", "name", "description", "quality", "priority", "parent",
-                              "ffn_popcount", "head_popcount", "expert_popcount", "ffn_masks_hex",
-                              "head_masks_hex", "expert_masks_hex"}) {
+                              "layer_gates", "ffn_popcount", "head_popcount", "expert_popcount",
+                              "ffn_masks_hex", "head_masks_hex", "expert_masks_hex"}) {
         EXPECT_EQ(shown[key], mask[key]) << name << " " << key;
         if (!std::string(key).ends_with("_hex")) {
           EXPECT_EQ(list["masks"][i][key], mask[key]);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "golden.h"
 #include "paths.h"
 #include "program.h"
 
@@ -57,6 +58,42 @@ TEST(PlanVerb, WhatDoesNotFitIsRefusedWithItsParts) {
   }
   EXPECT_EQ(RunMoewe("plan " + kDemo + " --ctx 1025").code, 2);
   EXPECT_EQ(RunMoewe("plan " + kDemo + " --memory much").code, 2);
+}
+
+TEST(PlanVerb, TakesTheFlagsOfRunning) {
+  const std::string masks = golden::Path("cmf/files/masks_llama_f32.cmf").string();
+  EXPECT_EQ(RunMoewe("plan " + masks + " --task gated").code, 0);
+  EXPECT_EQ(RunMoewe("plan " + masks + " --task none").code, 0);
+  EXPECT_EQ(RunMoewe("plan --json " + masks + " --task nobody").json()["error"]["code"],
+            "UnknownName");
+  // Known to the contract, not there yet: that is said, and not that the value is wrong.
+  for (const std::string& verb : {"plan " + kDemo, "run --ids 1 " + kDemo}) {
+    const Outcome outcome = RunMoewe(verb + " --json --kv q8");
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_EQ(outcome.json()["error"]["code"], "Unsupported");
+    EXPECT_EQ(outcome.json()["error"]["where"], "--kv");
+  }
+  EXPECT_EQ(RunMoewe("plan " + kDemo + " --kv q7").code, 2);
+}
+
+// Perplexity and `logits --all` hold the logits of many positions; a budget without room for them
+// is refused, and one with it is enough.
+TEST(PlanVerb, LogitsOfEveryPositionAreCounted) {
+  const ScratchFolder scratch;
+  const std::string text = kDemo + "/eval/tales.txt";
+  const uint64_t total = Plan(kDemo + " --ctx 256 --memory 1GB")["total"];
+  const uint64_t rows = 255u * 4 * 4096;  // of 256 one is counted
+  std::string ids = "1";
+  for (int i = 1; i < 256; ++i) ids += ",1";
+  const std::string ppl = "ppl " + kDemo + " " + text + " --window 256 --max-windows 1 --memory ";
+  const std::string logits = "logits " + kDemo + " --ids " + ids + " --ctx 256 --out " +
+                             scratch.At("l.f32") + " --memory ";
+  const std::string logits_all = "logits --all" + logits.substr(6);
+  for (const std::string& verb : {ppl, logits_all}) {
+    EXPECT_EQ(RunMoewe(verb + std::to_string(total)).code, 4) << verb;
+    EXPECT_EQ(RunMoewe(verb + std::to_string(total + rows)).code, 0) << verb;
+  }
+  EXPECT_EQ(RunMoewe(logits + std::to_string(total)).code, 0);
 }
 
 TEST(PlanVerb, AShrunkContextIsWhatTheVerbsThatRunGet) {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -63,6 +64,58 @@ TEST(Api, DescribesTheModel) {
   EXPECT_EQ(info.weight_bytes, 2u * 5924800u + 2u * (4u * (2u * 192u + 2u * 32u) + 192u));
   // 2 sequences of 1024 positions, 4 layers, keys and values of 2 heads of 32, f32.
   EXPECT_EQ(info.kv_bytes, 2u * 1024u * 4u * 2u * 2u * 32u * 4u);
+}
+
+// do_sample: false means greedy, unless somebody asks for a draw.
+TEST(Api, AModelThatNeverSamplesIsGreedy) {
+  std::string folder = (std::filesystem::temp_directory_path() / "moewe_api.XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  for (const char* name : {"config.json", "model.safetensors", "tokenizer.json"}) {
+    std::filesystem::create_symlink(std::filesystem::absolute(kDemo) / name,
+                                    std::filesystem::path(folder) / name);
+  }
+  const auto temperature_of = [&](const char* generation, const GenerateOptions& options) {
+    std::ofstream(folder + "/generation_config.json") << generation;
+    const Model model = Model::Open(folder);
+    return model.Generate(model.Tokenize("Once"), options).temperature;
+  };
+  GenerateOptions options;
+  options.max_tokens = 1;
+  GenerateOptions top_p = options;
+  top_p.top_p = 0.5f;
+  GenerateOptions warm = options;
+  warm.temperature = 0.25f;
+  const char* kNever = R"({"do_sample": false, "temperature": 0.6, "top_p": 0.9})";
+  EXPECT_EQ(temperature_of(kNever, options), 0.0f);
+  EXPECT_EQ(temperature_of(kNever, warm), 0.25f);
+  EXPECT_EQ(temperature_of(kNever, top_p), 0.6f);
+  EXPECT_EQ(temperature_of(R"({"do_sample": true, "temperature": 0.6})", options), 0.6f);
+  EXPECT_EQ(temperature_of(R"({"temperature": 0.6})", options), 0.6f);
+  std::filesystem::remove_all(folder);
+}
+
+// One rule for text that is not UTF-8, wherever it comes in.
+TEST(Api, TextIsUtf8) {
+  const Model model = OpenDemo();
+  const std::string broken = "ab\xff";
+  const auto where = [&](const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      return error.where().ToString();
+    }
+    return std::string("no error");
+  };
+  GenerateOptions stops = Greedy(1);
+  stops.stop = {"x", broken};
+  EXPECT_EQ(where([&] { model.Tokenize(broken); }), "text at offset 2");
+  EXPECT_EQ(where([&] { model.Prompt(std::vector<Message>{{"system", "x"}, {"user", broken}}); }),
+            "messages[1].content at offset 2");
+  EXPECT_EQ(where([&] { model.Generate(model.Tokenize("x"), stops); }), "stop[1] at offset 2");
+  Session session(model);
+  EXPECT_EQ(where([&] { session.Say(broken, Greedy(1)); }), "messages[0].content at offset 2");
+  EXPECT_TRUE(session.messages().empty());
 }
 
 TEST(Api, GoldenPrompts) {

@@ -5,10 +5,12 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <string>
 #include <type_traits>
 
 #include "api/open_model.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "engine/engine.h"
 #include "engine/score.h"
 #include "moewe/error.h"
@@ -52,9 +54,19 @@ struct Defaults {
     return static_cast<T>(value);
   }
 
+  // A model that says do_sample: false is made to be read greedily, whatever numbers stand beside.
+  bool never_samples() const {
+    const auto found = generation.find("do_sample");
+    return found != generation.end() && *found == false;
+  }
+
   std::vector<Token> eos_ids;
   Json generation = Json::object();
 };
+
+bool AsksForSampling(const GenerateOptions& options) {
+  return options.temperature || options.top_k || options.top_p || options.min_p;
+}
 
 FinishReason Public(engine::FinishReason reason) {
   switch (reason) {
@@ -158,6 +170,7 @@ struct Model::Impl {
   engine::SamplingParams Sampling(const GenerateOptions& options) const {
     engine::SamplingParams params;
     params.temperature = defaults.Or(options.temperature, "temperature", 0.7f);
+    if (defaults.never_samples() && !AsksForSampling(options)) params.temperature = 0.0f;
     params.top_k = defaults.Or(options.top_k, "top_k", 0u);
     params.top_p = defaults.Or(options.top_p, "top_p", 0.95f);
     params.min_p = defaults.Or(options.min_p, "min_p", 0.0f);
@@ -223,7 +236,9 @@ Model Model::Open(const std::string& path, const ModelOptions& options) {
 const ModelInfo& Model::info() const { return impl_->info; }
 
 std::vector<Token> Model::Tokenize(std::string_view text, bool add_special) const {
-  return impl_->NeedTokenizer().Encode(text, add_special);
+  const text::Tokenizer& tokenizer = impl_->NeedTokenizer();
+  RequireUtf8(text, {"", "text"});
+  return tokenizer.Encode(text, add_special);
 }
 
 std::string Model::Detokenize(std::span<const Token> ids, bool skip_special) const {
@@ -233,7 +248,10 @@ std::string Model::Detokenize(std::span<const Token> ids, bool skip_special) con
 std::vector<Token> Model::Prompt(std::span<const Message> messages) const {
   const text::Tokenizer& tokenizer = impl_->NeedTokenizer();
   text::ChatRequest request;
-  for (const Message& message : messages) {
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const Message& message = messages[i];
+    RequireUtf8(message.role, {"", "messages[" + std::to_string(i) + "].role"});
+    RequireUtf8(message.content, {"", "messages[" + std::to_string(i) + "].content"});
     request.messages.push_back({{"role", message.role}, {"content", message.content}});
   }
   // The template writes the special tokens that it wants, BOS included.
@@ -242,6 +260,9 @@ std::vector<Token> Model::Prompt(std::span<const Message> messages) const {
 
 Answer Model::Generate(std::span<const Token> prompt, const GenerateOptions& options,
                        const OnText& on_text) const {
+  for (size_t i = 0; i < options.stop.size(); ++i) {
+    RequireUtf8(options.stop[i], {"", "stop[" + std::to_string(i) + "]"});
+  }
   engine::Request request;
   request.prompt.assign(prompt.begin(), prompt.end());
   request.sampling = impl_->Sampling(options);

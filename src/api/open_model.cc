@@ -53,6 +53,7 @@ model::MemoryRequest MemoryRequestOf(const ModelOptions& options) {
   request.context = options.context;
   request.chunk = options.chunk;
   request.sequences = options.sequences;
+  request.logit_rows = options.sequences;
   const bool f32 = options.kv == KvType::kF32 ||
                    (options.kv == KvType::kAuto && options.activations == Activations::kF32);
   request.kv_type = f32 ? model::KvType::kF32 : model::KvType::kF16;
@@ -62,7 +63,8 @@ model::MemoryRequest MemoryRequestOf(const ModelOptions& options) {
 namespace {
 
 // Everything but whether it fits.
-OpenModel Load(const std::string& path, const ModelOptions& options, model::LoadOptions load) {
+OpenModel Load(const std::string& path, const ModelOptions& options, model::LoadOptions load,
+               LogitsOfStep logits) {
   Check(options);
   OpenModel open;
   open.checkpoint = formats::OpenCheckpoint(path);
@@ -87,6 +89,9 @@ OpenModel Load(const std::string& path, const ModelOptions& options, model::Load
                                                        /*pairs=*/options.skill_blend != 0.0);
   }
   open.load = std::move(load);
+  if (logits == LogitsOfStep::kEvery) {
+    open.request.logit_rows = model::LogitRowsOfStep(open.model->config(), options.chunk);
+  }
   open.plan = model::PlanMemory(*open.model, open.request);
   open.kv_type = open.request.kv_type;
   open.context = open.plan.context;
@@ -96,8 +101,8 @@ OpenModel Load(const std::string& path, const ModelOptions& options, model::Load
 
 }  // namespace
 
-OpenModel Open(const std::string& path, const ModelOptions& options) {
-  OpenModel open = Load(path, options, LoadOptionsOf(options));
+OpenModel Open(const std::string& path, const ModelOptions& options, LogitsOfStep logits) {
+  OpenModel open = Load(path, options, LoadOptionsOf(options), logits);
   for (const std::string& warning : open.model->config().warnings.list) LogWarning(warning);
   model::RequireFit(open.plan, open.checkpoint->files().front());
   if (open.plan.shrunk) {
@@ -111,7 +116,7 @@ OpenModel OpenToPlan(const std::string& path, const ModelOptions& options) {
   model::LoadOptions load = LoadOptionsOf(options);
   load.verify = model::Verify::kNone;
   load.to_run = false;
-  return Load(path, options, std::move(load));
+  return Load(path, options, std::move(load), LogitsOfStep::kLast);
 }
 
 std::vector<model::SkillEnergy> OpenModel::Route(std::span<const model::TokenId> prompt) {

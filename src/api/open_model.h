@@ -50,12 +50,19 @@ struct OpenModel {
 // What `options` say about memory, as model::PlanMemory takes it. Throws Error{kUsage}.
 model::MemoryRequest MemoryRequestOf(const ModelOptions& options);
 
+// Which logits a step gives: memory is planned for them.
+enum class LogitsOfStep : uint8_t {
+  kLast,   // of each sequence's last token
+  kEvery,  // of model::LogitRowsOfStep() tokens, as perplexity and `logits --all` ask for
+};
+
 // The context is what `options` ask for, or what the budget allows (a line says so if that is less
 // than usual). Throws what opening and loading throw; Error{kUsage} for options out of range,
 // Error{kOutOfBudget} with the size of every part if the model does not fit.
 //
 // With skill "auto" the model is the backbone until Bind.
-OpenModel Open(const std::string& path, const ModelOptions& options);
+OpenModel Open(const std::string& path, const ModelOptions& options,
+               LogitsOfStep logits = LogitsOfStep::kLast);
 
 // The same for looking at the plan, which may not fit: the model cannot run, as blended skills are
 // not computed, and hashes are not checked.

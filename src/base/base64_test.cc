@@ -2,12 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "base/bytes_of.h"
+
 namespace moewe {
 namespace {
-
-Bytes AsBytes(std::string_view text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
 
 std::optional<std::string> Decoded(std::string_view text) {
   const auto bytes = Base64Decode(text);
@@ -25,7 +23,7 @@ TEST(Base64Test, VectorsOfTheStandard) {
                                                        {"fooba", "Zm9vYmE="},
                                                        {"foobar", "Zm9vYmFy"}};
   for (const auto& [plain, encoded] : cases) {
-    EXPECT_EQ(Base64Encode(AsBytes(plain)), encoded);
+    EXPECT_EQ(Base64Encode(BytesOf(plain)), encoded);
     EXPECT_EQ(Decoded(encoded), plain);
   }
 }

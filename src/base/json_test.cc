@@ -4,8 +4,6 @@
 
 #include <string>
 
-#include "base/utf8.h"
-
 namespace moewe {
 namespace {
 
@@ -60,18 +58,6 @@ TEST(JsonTest, BigObjectsAreNotQuadratic) {
   for (int i = 0; i < 200000; ++i) text += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":0";
   // Comparing every key with every other one would run into the test's time limit.
   EXPECT_EQ(Parse(text + "}").size(), 200000u);
-}
-
-TEST(Utf8Test, ValidAndInvalid) {
-  for (const std::string text : {"", "a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80",
-                                 "\xed\x9f\xbf", "\xee\x80\x80", "\xf4\x8f\xbf\xbf"}) {
-    EXPECT_TRUE(IsUtf8(text)) << text;
-  }
-  for (const std::string text : {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xed\xa0\x80",
-                                 "\xf0\x80\x80\x80", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff",
-                                 "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xe2\x28\xa1", "a\xc3"}) {
-    EXPECT_FALSE(IsUtf8(text));
-  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/size.h"
+#include "cli/number_flags.h"
 #include "experts/simulate.h"
 #include "experts/trace_file.h"
 #include "moewe/error.h"
@@ -130,11 +131,9 @@ void AddSimulateFlags(CLI::App* verb, SimulateFlags* flags) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->excludes(slots);
-  verb->add_option("--floor", flags->floor,
-                   "lru+floor: experts that each layer keeps (default: top_k; as far as there is "
-                   "room)")
-      ->check(CLI::Range(0, 1 << 20));
-  verb->add_option("--threads", flags->threads, "threads (default: all this process may use)");
+  AddNumber(verb, "--floor", &flags->floor, 0, 1 << 20,
+            "lru+floor: experts that each layer keeps (default: top_k; as far as there is room)");
+  AddThreads(verb, &flags->threads);
 }
 
 int SimulateExperts(const SimulateFlags& flags, const Globals& globals) {

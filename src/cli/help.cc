@@ -47,7 +47,7 @@ std::string ValueName(const CLI::Option& option) {
 }
 
 std::string Usage(const CLI::App& app, const std::string& name) {
-  std::string usage = "Usage: " + (name.empty() ? app.get_name() : name);
+  std::string usage = "Usage: " + name;
   if (!app.get_subcommands([](const CLI::App* verb) { return !verb->get_name().empty(); })
            .empty()) {
     usage += " VERB";
@@ -64,6 +64,7 @@ std::string Usage(const CLI::App& app, const std::string& name) {
 
 std::string HelpFormatter::make_help(const CLI::App* app, std::string name,
                                      CLI::AppFormatMode /*mode*/) const {
+  if (name.empty()) name = app->get_name();
   std::string text = app->get_description() + "\n" + Usage(*app, name) + "\n";
   for (const CLI::Option* option : app->get_options()) {
     if (!option->get_positional()) continue;
@@ -77,7 +78,10 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string name,
   }
   const auto verbs =
       app->get_subcommands([](const CLI::App* verb) { return !verb->get_name().empty(); });
-  if (!verbs.empty()) text += "\nVerbs (moewe VERB --help says more):\n";
+  if (!verbs.empty()) {
+    if (!text.ends_with("\n\n")) text += "\n";
+    text += "Verbs (" + name + " VERB --help says more):\n";
+  }
   for (const CLI::App* verb : verbs) text += Row(verb->get_name(), verb->get_description());
   if (!app->get_footer().empty()) text += "\n" + app->get_footer() + "\n";
   return text;

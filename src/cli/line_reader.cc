@@ -1,69 +1,64 @@
 #include "cli/line_reader.h"
 
-#include <poll.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
-#include <csignal>
+#include <string_view>
 
+#include "cli/interrupt.h"
+#include "moewe/error.h"
 #include "platform/file_io.h"
 
 namespace moewe::cli {
 
 LineReader::Event LineReader::Read(std::string* line) {
   while (true) {
-    const size_t newline = buffer_.find('\n');
+    const size_t newline = buffer_.find('\n', searched_);
     if (newline != std::string::npos) {
-      line->assign(buffer_, 0, newline);
-      buffer_.erase(0, newline + 1);
+      line->assign(buffer_, begin_, newline - begin_);
+      begin_ = searched_ = newline + 1;
       if (line->ends_with('\r')) line->pop_back();
       return Event::kLine;
     }
+    // The rest of the buffer is the beginning of a line.
+    buffer_.erase(0, begin_);
+    begin_ = 0;
+    searched_ = buffer_.size();
     if (ended_) {
       if (buffer_.empty()) return Event::kEnd;
       line->swap(buffer_);
       buffer_.clear();
+      searched_ = 0;
       return Event::kLine;
+    }
+    if (buffer_.size() > kLongestLine) {
+      throw Error(ErrorCode::kBounds,
+                  "a line is longer than the " + std::to_string(kLongestLine) + " bytes it may be",
+                  {name_, ""});
     }
     if (Fill() == Event::kInterrupt) {
       buffer_.clear();
+      searched_ = 0;
       return Event::kInterrupt;
     }
   }
 }
 
 LineReader::Event LineReader::Fill() {
-  // The signal is let in only while ppoll waits, so none can slip in between looking and waiting.
-  sigset_t interrupt, old;
-  sigemptyset(&interrupt);
-  sigaddset(&interrupt, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &interrupt, &old);
-  bool stopped = interrupted_->load();
-  int ready = 0;
-  if (!stopped) {
-    sigset_t waiting = old;
-    sigdelset(&waiting, SIGINT);
-    pollfd input{fd_, POLLIN, 0};
-    ready = ppoll(&input, 1, nullptr, &waiting);
-    stopped = interrupted_->load();
-  }
-  const int problem = ready < 0 ? errno : 0;
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
-  if (stopped) {
+  if (!WaitForInput(fd_, *interrupted_)) {
     interrupted_->store(false);
     return Event::kInterrupt;
   }
-  if (problem == EINTR) return Event::kLine;
-  char chunk[4096];
-  const ssize_t n = problem == 0 ? read(fd_, chunk, sizeof chunk) : -1;
+  std::array<char, 1 << 16> chunk;
+  const ssize_t n = read(fd_, chunk.data(), chunk.size());
   if (n < 0) {
-    if (problem != 0) errno = problem;
     if (errno == EINTR || errno == EAGAIN) return Event::kLine;
     // A terminal that is gone reads as an error; for a conversation that is its end.
-    if (errno != EIO) ThrowErrno("cannot read", "stdin");
+    if (errno != EIO) ThrowErrno("cannot read", name_);
   }
   if (n > 0) {
-    buffer_.append(chunk, static_cast<size_t>(n));
+    buffer_.append(chunk.data(), static_cast<size_t>(n));
   } else {
     ended_ = true;
   }

@@ -2,6 +2,7 @@
 // codes.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <new>
@@ -11,6 +12,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/log.h"
 #include "cli/help.h"
 #include "cli/standard_streams.h"
 #include "cli/suggest.h"
@@ -23,10 +25,7 @@ namespace {
 
 int Report(const Error& error, bool json) {
   if (json) {
-    PrintJson({{"error",
-                {{"code", ErrorCodeName(error.code())},
-                 {"message", error.message()},
-                 {"where", error.where().ToString()}}}});
+    PrintJson({{"error", ErrorJson(error)}});
   }
   std::fprintf(stderr, "moewe: %s\n", error.what());
   return ExitCode(error.code());
@@ -51,13 +50,29 @@ std::string UnknownWordMessage(const CLI::App& app, const std::vector<std::strin
          (app.get_subcommands().empty() ? Suggestion(word, candidates) : "");
 }
 
+// What the standard library says of files.
+Error FileError(const std::system_error& error) {
+  Where where;
+  if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
+    where.file = file->path1().string();
+  }
+  return Error(ErrorCode::kIo, error.code().message(), where);
+}
+
 int Main(int argc, char** argv) {
   Globals globals;
+  // An error of the command line itself comes before flags are applied.
+  const bool json_asked = std::any_of(
+      argv, argv + argc, [](const char* arg) { return arg == std::string_view("--json"); });
+  bool parsed = false;
+  const auto report = [&](const Error& error) {
+    return Report(error, globals.json || (json_asked && !parsed));
+  };
   CLI::App app{"moewe: run, convert and check sparse mixture-of-experts language models", "moewe"};
   app.formatter(std::make_shared<HelpFormatter>());
   app.set_version_flag("--version", std::string("moewe ") + MOEWE_VERSION);
   app.add_flag("--json", globals.json, "one JSON object on stdout");
-  app.add_flag("--quiet", globals.quiet, "no progress");
+  app.add_flag("--quiet", globals.quiet, "no progress, notes and warnings");
   app.require_subcommand(0, 1);
   app.fallthrough();
   app.allow_extras();
@@ -65,10 +80,11 @@ int Main(int argc, char** argv) {
   std::vector<std::pair<CLI::App*, Action>> actions;
   for (const VerbEntry& entry : Verbs()) {
     CLI::App* verb = app.add_subcommand(entry.name, entry.summary);
-    verb->footer(std::string("Example: ") + entry.example);
     verb->fallthrough();
     verb->allow_extras();
     actions.emplace_back(verb, entry.add(*verb, globals));
+    // Set last: verbs of a verb would have it, too.
+    verb->footer(std::string("Example: ") + entry.example);
   }
 
   try {
@@ -83,14 +99,12 @@ int Main(int argc, char** argv) {
       // A flag that was mistyped explains what is missing now.
       const std::vector<std::string> unknown = app.remaining(true);
       const bool flag = !unknown.empty() && unknown.front().starts_with("-");
-      // Flags that come before the problem may not have been applied yet.
-      globals.json = globals.json || std::any_of(argv, argv + argc, [](const char* arg) {
-                       return std::string_view(arg) == "--json";
-                     });
       throw Error(ErrorCode::kUsage, flag ? UnknownWordMessage(app, unknown) : problem.what());
     }
     const std::vector<std::string> unknown = app.remaining(true);
     if (!unknown.empty()) throw Error(ErrorCode::kUsage, UnknownWordMessage(app, unknown));
+    parsed = true;
+    if (globals.quiet) SetLogLevel(LogLevel::kQuiet);
     for (auto& [verb, action] : actions) {
       if (!verb->parsed()) continue;
       const int code = action();
@@ -101,13 +115,13 @@ int Main(int argc, char** argv) {
     FinishStdout();
     return 0;
   } catch (const Error& error) {
-    return Report(error, globals.json);
+    return report(error);
   } catch (const std::bad_alloc&) {
-    return Report(Error(ErrorCode::kOutOfBudget, "out of memory"), globals.json);
+    return report(Error(ErrorCode::kOutOfBudget, "out of memory"));
   } catch (const std::system_error& error) {  // files through the standard library
-    return Report(Error(ErrorCode::kIo, error.what()), globals.json);
+    return report(FileError(error));
   } catch (const std::exception& error) {
-    return Report(Error(ErrorCode::kInternal, error.what()), globals.json);
+    return report(Error(ErrorCode::kInternal, error.what()));
   }
 }
 

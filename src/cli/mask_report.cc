@@ -23,6 +23,15 @@ Json Hex(const std::vector<Bytes>& rows) {
   return list;
 }
 
+// One a row of FFN bits: where those are of visits, a layer's gate counts for each of its visits.
+std::vector<bool> GatesOfRows(const TaskMask& mask) {
+  std::vector<bool> gates = mask.layer_gates;
+  while (gates.size() < mask.ffn_rows.size()) {
+    gates.push_back(gates[gates.size() - mask.layer_gates.size()]);
+  }
+  return gates;
+}
+
 }  // namespace
 
 Json MaskList(const formats::CmfFile& file, MaskRowsAs rows) {
@@ -32,7 +41,7 @@ Json MaskList(const formats::CmfFile& file, MaskRowsAs rows) {
     item["ffn_popcount"] = Counts(mask.ffn_rows);
     item["head_popcount"] = Counts(mask.head_rows);
     item["expert_popcount"] = Counts(mask.expert_rows);
-    item["layer_gates"] = mask.layer_gates;
+    item["layer_gates"] = GatesOfRows(mask);
     if (rows == MaskRowsAs::kHex) {
       item["ffn_masks_hex"] = Hex(mask.ffn_rows);
       item["head_masks_hex"] = Hex(mask.head_rows);
@@ -68,7 +77,7 @@ void PrintMask(const Json& mask, const formats::cmf::Header& header) {
     if (key.ends_with("_popcount") || key.ends_with("_hex") || key == "layer_gates") continue;
     fmt::print("{}: {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
   }
-  const size_t layers = mask["layer_gates"].size();
+  const size_t layers = mask["head_popcount"].size();
   for (size_t row = 0; row < mask["ffn_popcount"].size(); ++row) {
     const size_t layer = row % layers;
     std::string line = mask["ffn_popcount"].size() > layers

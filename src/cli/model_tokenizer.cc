@@ -1,15 +1,13 @@
 #include "cli/model_tokenizer.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <filesystem>
 
 #include "formats/checkpoint.h"
 #include "moewe/error.h"
-#include "platform/file_io.h"
 #include "platform/mapped_file.h"
+#include "platform/paths.h"
 
 namespace moewe::cli {
 namespace {
@@ -38,10 +36,9 @@ std::unique_ptr<text::Tokenizer> LoadFile(const MappedFile& file, text::Tokenize
 std::unique_ptr<text::Tokenizer> LoadTokenizer(const std::string& model,
                                                text::Tokenizer::Limits limits) {
   namespace fs = std::filesystem;
-  std::error_code ignored;
-  if (fs::is_directory(model, ignored)) {
+  if (IsFolder(model)) {
     const fs::path inside = fs::path(model) / "tokenizer.json";
-    if (fs::exists(inside, ignored)) return LoadFile(*MappedFile::Open(inside.string()), limits);
+    if (PathExists(inside.string())) return LoadFile(*MappedFile::Open(inside.string()), limits);
     throw Error(ErrorCode::kNotFound, "the folder has no tokenizer.json",
                 {.file = model, .field = ""});
   }
@@ -55,22 +52,6 @@ std::unique_ptr<text::Tokenizer> LoadTokenizer(const std::string& model,
                 {.file = model, .field = ""});
   }
   return text::Tokenizer::FromJson(checkpoint->tokenizer_json(), model, limits);
-}
-
-std::string ReadTextFile(const std::string& path) {
-  const bool standard = path == "-";
-  std::FILE* in = standard ? stdin : std::fopen(path.c_str(), "rb");
-  if (in == nullptr) ThrowErrno("cannot open", path);
-  std::string text;
-  char chunk[1 << 16];
-  for (size_t n = 0; (n = std::fread(chunk, 1, sizeof chunk, in)) > 0;) text.append(chunk, n);
-  const int problem = std::ferror(in) != 0 ? errno : 0;
-  if (!standard) std::fclose(in);
-  if (problem != 0) {
-    errno = problem;
-    ThrowErrno("cannot read", path);
-  }
-  return text;
 }
 
 std::vector<text::TokenId> ParseTokenIds(std::string_view list) {

@@ -16,9 +16,6 @@ namespace moewe::cli {
 std::unique_ptr<text::Tokenizer> LoadTokenizer(
     const std::string& model, text::Tokenizer::Limits limits = text::Tokenizer::Limits::kIgnore);
 
-// A whole file as it is; "-" is stdin. Throws Error{kNotFound, kIo}.
-std::string ReadTextFile(const std::string& path);
-
 // "1,2,3" (blanks allowed, empty = no ids). Throws Error{kUsage}.
 std::vector<text::TokenId> ParseTokenIds(std::string_view list);
 

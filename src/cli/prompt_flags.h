@@ -14,8 +14,11 @@ struct PromptFlags {
   std::string prompt, file, ids, system;
   bool raw = false;
 
+  // Which are given: an empty text is one, too.
+  CLI::Option *prompt_option = nullptr, *file_option = nullptr, *ids_option = nullptr;
+
   // How many of -p, -f and --ids there are.
-  int sources() const { return int{!prompt.empty()} + int{!file.empty()} + int{!ids.empty()}; }
+  size_t sources() const;
 };
 
 // Declares -p, -f, --ids, --raw and --system. `flags` must live until the verb has run.

@@ -43,9 +43,11 @@ inline model::MemoryRequest MemoryRequestFrom(const RunFlags& flags) {
 }
 
 // For verbs that look inside of a model.
+using api::LogitsOfStep;
 using api::OpenModel;
-inline OpenModel OpenForRun(const std::string& path, const RunFlags& flags) {
-  return api::Open(path, ModelOptionsOf(flags));
+inline OpenModel OpenForRun(const std::string& path, const RunFlags& flags,
+                            LogitsOfStep logits = LogitsOfStep::kLast) {
+  return api::Open(path, ModelOptionsOf(flags), logits);
 }
 
 // Throws Error{kUsage} for --skill auto: `verb` has no prompt that a skill could be chosen by.

@@ -1,13 +1,13 @@
 #include "cli/token_batch.h"
 
 #include <cstdio>
-#include <fstream>
-#include <iostream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/log.h"
+#include "cli/text_input.h"
+#include "cli/verbs.h"
 #include "moewe/error.h"
-#include "platform/file_io.h"
 
 namespace moewe::cli {
 namespace {
@@ -50,37 +50,35 @@ ordered_json Answer(const text::Tokenizer& tokenizer, const ordered_json& reques
   Refuse(path, line, "a line needs 'text' or 'ids'");
 }
 
-// One line; an error of the tokenizer is an answer, an error of the line is thrown.
-ordered_json AnswerOrError(const text::Tokenizer& tokenizer, const std::string& source,
-                           const TokenBatchOptions& options, const std::string& path, size_t line) {
-  const ordered_json request = ordered_json::parse(source, nullptr, false);
+ordered_json ParsedLine(const std::string& source, const std::string& path, size_t line) {
+  ordered_json request = ordered_json::parse(source, nullptr, false);
   if (request.is_discarded()) Refuse(path, line, "the line is not JSON");
-  try {
-    return Answer(tokenizer, request, options, path, line);
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::kParse) throw;
-    return {{"error", {{"code", ErrorCodeName(error.code())}, {"message", error.message()}}}};
-  }
+  return request;
 }
 
 }  // namespace
 
-void RunTokenBatch(const text::Tokenizer& tokenizer, const std::string& path,
-                   const TokenBatchOptions& options) {
-  std::ifstream file;
-  if (path != "-") {
-    file.open(path, std::ios::binary);
-    if (!file) ThrowErrno("cannot open", path);
+int RunTokenBatch(const text::Tokenizer& tokenizer, const std::string& path,
+                  const TokenBatchOptions& options) {
+  TextLines lines(path);
+  int exit_code = 0;
+  for (std::string source; lines.Next(&source);) {
+    const size_t line = lines.number();
+    ordered_json answer;
+    try {
+      answer = Answer(tokenizer, ParsedLine(source, path, line), options, path, line);
+    } catch (const Error& error) {
+      answer = {{"error", ErrorJson(error)}};
+      // What the tokenizer refuses is an answer like another.
+      if (error.code() == ErrorCode::kParse && exit_code == 0) {
+        exit_code = ExitCode(error.code());
+        LogWarning(error.what());
+      }
+    }
+    const std::string text = answer.dump() + "\n";
+    std::fwrite(text.data(), 1, text.size(), stdout);
   }
-  std::istream& in = path == "-" ? std::cin : file;
-  std::string source;
-  for (size_t line = 1; std::getline(in, source); ++line) {
-    if (source.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const std::string answer = AnswerOrError(tokenizer, source, options, path, line).dump() + "\n";
-    std::fwrite(answer.data(), 1, answer.size(), stdout);
-  }
-  if (in.bad()) ThrowErrno("cannot read", path);
-  if (std::fflush(stdout) != 0) ThrowErrno("cannot write", "stdout");
+  return exit_code;
 }
 
 }  // namespace moewe::cli

@@ -15,10 +15,10 @@ struct TokenBatchOptions {
 
 // Lines of `path` ("-" = stdin): {"text": …} (and "pair": … for two texts) becomes {"ids": […]},
 // {"ids": […]} becomes {"text": …}; other keys are ignored, "text" wins. What the tokenizer refuses
-// becomes {"error": {"code", "message"}} in its place. Throws Error{kParse} with the line for what
-// is no such line.
-void RunTokenBatch(const text::Tokenizer& tokenizer, const std::string& path,
-                   const TokenBatchOptions& options);
+// becomes {"error": {"code", "message", "where"}} in its place; so does what is no such line, and
+// the result is then that error's exit code, else 0. Throws Error{kNotFound, kIo, kBounds}.
+int RunTokenBatch(const text::Tokenizer& tokenizer, const std::string& path,
+                  const TokenBatchOptions& options);
 
 }  // namespace moewe::cli
 

@@ -13,6 +13,7 @@
 #include "base/progress.h"
 #include "base/size.h"
 #include "cli/interrupt.h"
+#include "cli/number_flags.h"
 #include "cli/run_flags.h"
 #include "cli/verbs.h"
 #include "convert/convert.h"
@@ -182,19 +183,18 @@ Action AddBench(CLI::App& verb, const Globals& globals) {
   auto flags = std::make_shared<BenchFlags>();
   constexpr uint32_t kMost = 1 << 20;
   verb.add_option("MODEL", flags->model, "model file or folder");
-  verb.add_option("-p", flags->speed.prompt, "prompt tokens (512)")->check(CLI::Range(1u, kMost));
-  verb.add_option("-n", flags->speed.decode, "decoded tokens (64)")->check(CLI::Range(1u, kMost));
-  verb.add_option("-d", flags->speed.depth, "positions before the first decoded token (128)")
-      ->check(CLI::Range(0u, kMost));
-  verb.add_option("-r", flags->speed.repeats, "passes; results are medians (3)")
-      ->check(CLI::Range(1u, kMost));
+  AddNumber(&verb, "-p", &flags->speed.prompt, 1u, kMost, "prompt tokens (512)");
+  AddNumber(&verb, "-n", &flags->speed.decode, 1u, kMost, "decoded tokens (64)");
+  AddNumber(&verb, "-d", &flags->speed.depth, 0u, kMost,
+            "positions before the first decoded token (128)");
+  AddNumber(&verb, "-r", &flags->speed.repeats, 1u, kMost, "passes; results are medians (3)");
   verb.add_option("--shape", flags->synthetic.shape,
                   "instead of MODEL, noise in a model's shape: " +
                       fmt::format("{}", fmt::join(convert::SyntheticShapes(), ", ")));
-  verb.add_option("--layers", flags->synthetic.layers, "of the shape (default: the model's)")
-      ->check(CLI::Range(1, 1024));
-  verb.add_option("--vocab", flags->synthetic.vocab, "of the shape (default: the model's)")
-      ->check(CLI::Range(1, 1 << 24));
+  AddNumber(&verb, "--layers", &flags->synthetic.layers, 1, 1024,
+            "of the shape (default: the model's)");
+  AddNumber(&verb, "--vocab", &flags->synthetic.vocab, 1, 1 << 24,
+            "of the shape (default: the model's)");
   verb.add_option("--quant", flags->quant, "of the shape: as for convert (default q8)");
   verb.add_option("--out", flags->out, "keep the shape's .cmf here (default: a temporary file)");
   AddRunFlags(&verb, &flags->run);

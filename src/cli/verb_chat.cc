@@ -15,6 +15,7 @@
 #include "cli/line_reader.h"
 #include "cli/run_flags.h"
 #include "cli/sampling_flags.h"
+#include "cli/text_input.h"
 #include "cli/verbs.h"
 #include "moewe/error.h"
 #include "moewe/moewe.h"
@@ -48,9 +49,9 @@ class Chat {
         stats_(flags.run.stats),
         options_(OptionsOf(flags.sampling, flags.run)),
         seed_(flags.run.seed ? *flags.run.seed : std::random_device()()),
-        session_(std::move(model), flags.system),
+        session_(std::move(model), CheckedText(flags.system, "--system")),
         interrupted_(CatchCtrlC()),
-        reader_(STDIN_FILENO, &interrupted_),
+        reader_(STDIN_FILENO, &interrupted_, "stdin"),
         terminal_(isatty(STDIN_FILENO) != 0) {
     options_.cancel = &interrupted_;
     if (options_.temperature != 0.0f && !globals.quiet) LogInfo("seed " + std::to_string(seed_));
@@ -162,6 +163,7 @@ class Chat {
       // A mistake of one message; the conversation goes on.
       Note(std::string("moewe: ") + error.what());
       if (exit_code_ == 0) exit_code_ = ExitCode(error.code());
+      answers_.push_back({{"error", ErrorJson(error)}});
       return;
     }
     interrupted_.store(false);

@@ -1,21 +1,25 @@
 // `convert`, `requant`, `compact` and `shard`: one checkpoint written as another CMF file.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/size.h"
 #include "cli/interrupt.h"
+#include "cli/number_flags.h"
 #include "cli/verbs.h"
 #include "convert/convert.h"
 #include "convert/dtype_choice.h"
 #include "moewe/error.h"
+#include "platform/paths.h"
 
 namespace moewe::cli {
 namespace {
@@ -72,7 +76,13 @@ convert::ConvertOptions OptionsFrom(const Flags& flags) {
   }
   options.defrag_folder = flags.defrag_folder;
   options.defrag_task = flags.defrag_task;
-  if (!flags.shard_max.empty()) options.shard_max = ParseSize(flags.shard_max, "shard size");
+  if (!flags.shard_max.empty()) {
+    options.shard_max = ParseSize(flags.shard_max, "shard size");
+    if (options.shard_max == 0) {
+      throw Error(ErrorCode::kUsage, "a file has at least one byte",
+                  {"", flags.verb == std::string_view("shard") ? "--max" : "--shard-max"});
+    }
+  }
   return options;
 }
 
@@ -80,9 +90,25 @@ double BitsPerWeight(uint64_t bytes, uint64_t elements) {
   return elements == 0 ? 0.0 : 8.0 * static_cast<double>(bytes) / static_cast<double>(elements);
 }
 
+// A tensor is never divided, so a file may be larger than asked; that is told.
+void TellOversized(const convert::ConvertResult& result, uint64_t shard_max) {
+  size_t over = 0;
+  uint64_t largest = 0;
+  for (const std::string& file : result.files) {
+    const uint64_t size = FileSize(file);
+    if (size > shard_max) ++over;
+    largest = std::max(largest, size);
+  }
+  if (over == 0) return;
+  LogWarning(
+      fmt::format("{} of {} files are larger than {}, up to {}: a tensor, and the header "
+                  "with the tokenizer, can't be divided",
+                  over, result.files.size(), FormatSize(shard_max), FormatSize(largest)));
+}
+
 void Report(const Globals& globals, const convert::ConvertResult& result) {
   uint64_t file_bytes = 0;
-  for (const std::string& file : result.files) file_bytes += std::filesystem::file_size(file);
+  for (const std::string& file : result.files) file_bytes += FileSize(file);
   const double bits = BitsPerWeight(result.bytes, result.elements);
   if (!globals.quiet) {
     const std::string shards =
@@ -172,6 +198,7 @@ int Convert(const Flags& flags, const Globals& globals) {
   ThreadPool pool(flags.threads);
   const convert::ConvertResult result = convert::ConvertToCmf(*source, flags.dst, options, pool);
   bar.reset();
+  if (options.shard_max) TellOversized(result, *options.shard_max);
   Report(globals, result);
   return 0;
 }
@@ -184,7 +211,7 @@ std::shared_ptr<Flags> CommonFlags(CLI::App& verb, const char* name, const char*
   verb.add_option("DST", flags->dst, "the .cmf to make")->required();
   verb.add_option("--to", flags->to, "cmf: what to make, whatever DST is called");
   verb.add_flag("--resume", flags->resume, "continue an interrupted run");
-  verb.add_option("--threads", flags->threads, "threads (default: all this process may use)");
+  AddThreads(&verb, &flags->threads);
   return flags;
 }
 
@@ -193,12 +220,12 @@ void AddQuantFlags(CLI::App& verb, Flags* flags) {
   verb.add_option("--tensor", flags->tensors,
                   "GLOB=DTYPE: another dtype for some tensors; repeatable, the first match decides")
       ->allow_extra_args(false);
-  verb.add_option("--mean-bits", flags->mean_bits, "vbit: average row width (default 4.25)")
-      ->check(CLI::Range(3.0, 8.0));
+  AddNumber(&verb, "--mean-bits", &flags->mean_bits, 3.0, 8.0,
+            "vbit: average row width (default 4.25)");
   verb.add_option("--route-stats", flags->route_stats,
                   "vbit: more bits to the experts that this file of routing counts shows as busy");
-  verb.add_option("--keep", flags->keep, "q1s: fraction of the weights kept as f16 (default 0.01)")
-      ->check(CLI::Range(0.0, 0.25));
+  AddNumber(&verb, "--keep", &flags->keep, 0.0, 0.25,
+            "q1s: fraction of the weights kept as f16 (default 0.01)");
   verb.add_flag("--diffuse", flags->diffuse, "q1: carry each weight's error on along its row");
   verb.add_flag("--no-scale-search", flags->no_scale_search,
                 "q4tp: the nominal scale of every tile; faster, less exact");

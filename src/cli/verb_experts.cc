@@ -19,7 +19,9 @@
 #include "cli/change_file.h"
 #include "cli/experts_simulate.h"
 #include "cli/interrupt.h"
+#include "cli/number_flags.h"
 #include "cli/run_flags.h"
+#include "cli/text_input.h"
 #include "cli/verbs.h"
 #include "convert/convert.h"
 #include "convert/expert_stats.h"
@@ -27,12 +29,11 @@
 #include "experts/trace_file.h"
 #include "moewe/error.h"
 #include "platform/atomic_file.h"
+#include "platform/paths.h"
 #include "text/tokenizer.h"
 
 namespace moewe::cli {
 namespace {
-
-constexpr uint64_t kLargestInput = uint64_t{1} << 30;
 
 struct Flags {
   RunFlags run;
@@ -52,7 +53,7 @@ uint64_t SizeOf(const std::string& path) {
 }
 
 std::unique_ptr<formats::CmfFile> OpenCmf(const std::string& path) {
-  if (std::filesystem::is_directory(path)) {
+  if (IsFolder(path)) {
     throw Error(ErrorCode::kUsage, "only .cmf files can be masked and cut: convert first",
                 {path, ""});
   }
@@ -97,17 +98,16 @@ int Stats(Flags flags, const Globals& globals) {
   uint64_t tokens = 0;
   uint64_t bytes_done = 0;
   for (const std::string& path : flags.texts) {
-    const std::vector<uint8_t> bytes = ReadWholeFile(path, kLargestInput);
-    const std::vector<model::TokenId> ids = tokenizer->Encode(
-        {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, /*add_special_tokens=*/false);
+    const std::string text = ReadUtf8File(path);
+    const std::vector<model::TokenId> ids = tokenizer->Encode(text, /*add_special_tokens=*/false);
     const auto on_step = [&](size_t done) {
       if (interrupted) throw Error(ErrorCode::kInterrupted, "stopped");
-      progress.Update(bytes_done + bytes.size() * done / ids.size(), path);
+      progress.Update(bytes_done + text.size() * done / ids.size(), path);
     };
     convert::CountExperts(open.model.get(), ids, window, open.chunk, open.kv_type, on_step,
                           on_routing, &counts);
     tokens += ids.size();
-    bytes_done += bytes.size();
+    bytes_done += text.size();
     progress.Clear();
     if (!globals.quiet) LogInfo(fmt::format("{}: {} tokens", path, ids.size()));
   }
@@ -203,6 +203,7 @@ int Defrag(const Flags& flags, const Globals& globals) {
 Action AddExperts(CLI::App& verb, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
   CLI::App* stats = verb.add_subcommand("stats", "count which experts texts are routed to");
+  stats->footer("Example: moewe experts stats demo.cmf code.txt --out code.json");
   stats->fallthrough();
   stats->add_option("MODEL", flags->model, "model file or folder")->required();
   stats->add_option("TEXT", flags->texts, "text files")->required();
@@ -210,20 +211,23 @@ Action AddExperts(CLI::App& verb, const Globals& globals) {
   stats->add_option("--trace", flags->trace, "file for every choice in order: experts simulate");
   stats->add_option("--add", flags->stats, "counts to go on from; repeatable")
       ->allow_extra_args(false);
-  stats->add_option("--window", flags->window, "tokens a context takes")
-      ->check(CLI::Range(1, 1 << 20));
+  AddNumber(stats, "--window", &flags->window, 1, 1 << 20, "tokens a context takes");
   AddRunFlags(stats, &flags->run);
   CLI::App* mask = verb.add_subcommand("mask", "a task mask of the experts that cover a share");
+  mask->footer(
+      "Example: moewe experts mask demo.cmf code.cmf --stats code.json --cover 0.95 --name code");
   mask->fallthrough();
   mask->add_option("SRC", flags->src, "a .cmf file")->required();
   mask->add_option("DST", flags->dst, "the .cmf with the mask")->required();
   mask->add_option("--stats", flags->stats, "counts of experts stats; several are added up")
       ->required()
       ->allow_extra_args(false);
-  mask->add_option("--cover", flags->cover, "share of the routing to keep, 0.95 say")->required();
+  AddNumber(mask, "--cover", &flags->cover, 0.0, 1.0, "share of the routing to keep, 0.95 say")
+      ->required();
   mask->add_option("--name", flags->name, "what --task will call it")->required();
   mask->add_flag("--default", flags->make_default, "active without --task");
   CLI::App* defrag = verb.add_subcommand("defrag", "leave out the experts that a task never needs");
+  defrag->footer("Example: moewe experts defrag demo.cmf code.cmf --stats code.json --cover 0.95");
   defrag->fallthrough();
   defrag->add_option("SRC", flags->src, "a .cmf file")->required();
   defrag->add_option("DST", flags->dst, "the smaller .cmf")->required();
@@ -231,11 +235,13 @@ Action AddExperts(CLI::App& verb, const Globals& globals) {
       ->add_option("--stats", flags->stats,
                    "counts of experts stats, added up; default: those that an earlier cut kept")
       ->allow_extra_args(false);
-  defrag->add_option("--cover", flags->cover, "share of the routing to keep, 0.95 say")->required();
+  AddNumber(defrag, "--cover", &flags->cover, 0.0, 1.0, "share of the routing to keep, 0.95 say")
+      ->required();
   defrag->add_option("--shard-max", flags->shard_max, "divide into files of at most this size");
   defrag->add_flag("--resume", flags->resume, "continue an interrupted run");
   CLI::App* simulate =
       verb.add_subcommand("simulate", "hit rates of expert caches over a recorded run");
+  simulate->footer("Example: moewe experts simulate trace.bin --memory 2GiB");
   simulate->fallthrough();
   auto simulation = std::make_shared<SimulateFlags>();
   AddSimulateFlags(simulate, simulation.get());

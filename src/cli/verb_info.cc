@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,6 +14,7 @@
 #include "cli/verbs.h"
 #include "formats/checkpoint.h"
 #include "formats/cmf/cmf_file.h"
+#include "platform/paths.h"
 #include "quant/codec.h"
 
 namespace moewe::cli {
@@ -37,7 +37,7 @@ std::unique_ptr<Checkpoint> Open(const std::string& path) {
   try {
     return formats::OpenCheckpoint(path);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kNotFound || !std::filesystem::is_regular_file(path)) throw;
+    if (error.code() != ErrorCode::kNotFound || !IsRegularFile(path)) throw;
     return CmfFile::OpenAlone(path);
   }
 }
@@ -162,7 +162,7 @@ Json Describe(const Checkpoint& checkpoint) {
   info["kind"] = cmf != nullptr ? "cmf" : config.is_null() ? "safetensors" : "huggingface";
   info["files"] = checkpoint.files();
   uint64_t file_bytes = 0;
-  for (const std::string& file : checkpoint.files()) file_bytes += std::filesystem::file_size(file);
+  for (const std::string& file : checkpoint.files()) file_bytes += FileSize(file);
   info["file_bytes"] = file_bytes;
   if (cmf != nullptr) {
     info["arch"] = config.at("arch");

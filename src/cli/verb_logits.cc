@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes_of.h"
 #include "cli/run_flags.h"
 #include "cli/verbs.h"
 #include "moewe/error.h"
@@ -47,12 +48,9 @@ class Recorder : public model::ForwardObserver {
   uint32_t hidden_size_;
 };
 
-Bytes AsBytes(const std::vector<float>& values) {
-  return {reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(float)};
-}
-
 int Run(const Flags& flags, const Globals& globals) {
-  OpenModel open = OpenForRun(flags.model, flags.run);
+  OpenModel open =
+      OpenForRun(flags.model, flags.run, flags.all ? LogitsOfStep::kEvery : LogitsOfStep::kLast);
   const std::vector<model::TokenId> ids = ParseIds(flags.ids, open.model->config().vocab_size);
   if (ids.empty()) throw Error(ErrorCode::kUsage, "--ids names no token");
   if (ids.size() > open.context) {
@@ -70,8 +68,9 @@ int Run(const Flags& flags, const Globals& globals) {
   std::vector<float> logits;
   using Wanted = model::SequenceChunk::Logits;
   AtomicFile out(flags.out);
+  const size_t step = flags.all ? model::LogitRowsOfStep(config, open.chunk) : open.chunk;
   for (size_t begin = 0; begin < ids.size();) {
-    const size_t n = std::min<size_t>(open.chunk, ids.size() - begin);
+    const size_t n = std::min<size_t>(step, ids.size() - begin);
     model::SequenceChunk chunk;
     chunk.sequence = &sequence;
     chunk.tokens = std::span(ids).subspan(begin, n);
@@ -79,12 +78,12 @@ int Run(const Flags& flags, const Globals& globals) {
     chunk.logits = flags.all ? Wanted::kAll : begin == ids.size() ? Wanted::kLast : Wanted::kNone;
     logits.clear();
     open.model->Forward({&chunk, 1}, &logits, observe ? &recorder : nullptr);
-    out.Write(AsBytes(logits));
+    out.Write(BytesOf(logits));
   }
   open.checkpoint->CheckReadable();
   if (!flags.hidden.empty()) {
     AtomicFile file(flags.hidden);
-    for (const std::vector<float>& row : recorder.hidden) file.Write(AsBytes(row));
+    for (const std::vector<float>& row : recorder.hidden) file.Write(BytesOf(row));
     file.Commit();
   }
   if (!flags.router.empty()) {

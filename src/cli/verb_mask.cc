@@ -31,6 +31,7 @@ struct Flags {
   std::string ffn, heads, layers, experts;  // .npy files
   std::string description, priority, parent, quality;
   bool make_default = false;
+  CLI::Option* name_option = nullptr;
 };
 
 std::unique_ptr<CmfFile> Open(const std::string& path) {
@@ -102,7 +103,7 @@ convert::MaskDescription Describe(const Flags& flags, const formats::cmf::Header
   add_npy(flags.heads, MaskPart::kHeads);
   add_npy(flags.layers, MaskPart::kLayers);
   add_npy(flags.experts, MaskPart::kExperts);
-  if (!flags.name.empty()) mask.name = flags.name;
+  if (flags.name_option->count() > 0) mask.name = flags.name;
   if (!flags.description.empty()) mask.description = flags.description;
   if (!flags.priority.empty()) mask.priority = flags.priority;
   if (!flags.parent.empty()) mask.parent = flags.parent;
@@ -138,21 +139,23 @@ int Remove(const Flags& flags, const Globals& globals) {
 
 Action AddMask(CLI::App& verb, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
-  const auto sub = [&](const char* name, const char* summary) {
+  const auto sub = [&](const char* name, const char* summary, const char* example) {
     CLI::App* app = verb.add_subcommand(name, summary);
+    app->footer(std::string("Example: moewe mask ") + example);
     app->fallthrough();
     app->add_option("FILE", flags->file, "a .cmf file")->required();
     return app;
   };
-  CLI::App* list = sub("list", "names, priorities, what is live");
-  CLI::App* show = sub("show", "one mask layer by layer");
+  CLI::App* list = sub("list", "names, priorities, what is live", "list demo.cmf");
+  CLI::App* show = sub("show", "one mask layer by layer", "show demo.cmf code");
   show->add_option("NAME", flags->name, "the mask")->required();
-  CLI::App* remove = sub("remove", "take a mask out of the file");
+  CLI::App* remove = sub("remove", "take a mask out of the file", "remove demo.cmf code");
   remove->add_option("NAME", flags->name, "the mask")->required();
-  CLI::App* add = sub("add", "a new mask from a description");
+  CLI::App* add =
+      sub("add", "a new mask from a description", "add demo.cmf keep.npy --name code --default");
   add->add_option("DESCRIPTION", flags->description_file,
                   "a JSON description, or a .npy [layers, neurons] of live neurons");
-  add->add_option("--name", flags->name, "what --task will call it");
+  flags->name_option = add->add_option("--name", flags->name, "what --task will call it");
   add->add_option("--ffn", flags->ffn, ".npy of live neurons [layers, intermediate_size]");
   add->add_option("--heads", flags->heads, ".npy of live heads [layers, heads]");
   add->add_option("--layers", flags->layers, ".npy of live layers [layers]");

@@ -10,10 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes_of.h"
 #include "base/json.h"
 #include "cli/interrupt.h"
 #include "cli/model_tokenizer.h"
+#include "cli/number_flags.h"
 #include "cli/run_flags.h"
+#include "cli/text_input.h"
 #include "cli/verbs.h"
 #include "engine/score.h"
 #include "moewe/error.h"
@@ -36,7 +39,7 @@ double SecondsSince(Clock::time_point start) {
 // [1, 2, 3], or an object with such a list under "ids".
 std::vector<model::TokenId> ReadIds(const std::string& path) {
   const std::string text = ReadTextFile(path);
-  Json json = ParseJson({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, path, "");
+  Json json = ParseJson(BytesOf(text), path, "");
   if (json.is_object() && json.contains("ids")) json = Json(json["ids"]);
   const auto malformed = [&](const std::string& field) {
     return Error(ErrorCode::kParse, "not a list of token ids", {path, field});
@@ -59,7 +62,7 @@ std::vector<model::TokenId> Tokens(const Flags& flags) {
     throw Error(ErrorCode::kUsage, "give either a text file or --ids");
   }
   if (!flags.ids.empty()) return ReadIds(flags.ids);
-  return LoadTokenizer(flags.model)->Encode(ReadTextFile(flags.file));
+  return LoadTokenizer(flags.model)->Encode(ReadUtf8File(flags.file));
 }
 
 int Run(const Flags& flags, const Globals& globals) {
@@ -74,7 +77,7 @@ int Run(const Flags& flags, const Globals& globals) {
     throw Error(ErrorCode::kUsage, "a window of " + std::to_string(longest) +
                                        " tokens does not fit --ctx " + std::to_string(run.ctx));
   }
-  const OpenModel open = OpenForRun(flags.model, run);
+  const OpenModel open = OpenForRun(flags.model, run, LogitsOfStep::kEvery);
   engine::ScoreOptions options = flags.score;
   options.chunk = open.chunk;
   options.cancel = &CatchInterrupts();
@@ -117,8 +120,9 @@ Action AddPpl(CLI::App& verb, const Globals& globals) {
   verb.add_option("MODEL", flags->model, "model file or folder")->required();
   verb.add_option("FILE", flags->file, "the text; - is stdin");
   verb.add_option("--ids", flags->ids, "a JSON list of token ids instead of a text");
-  verb.add_option("--window", flags->score.window, "tokens a window");
-  verb.add_option("--max-windows", flags->score.max_windows, "only the first so many windows");
+  AddNumber(&verb, "--window", &flags->score.window, 2u, UINT32_MAX, "tokens a window");
+  AddNumber(&verb, "--max-windows", &flags->score.max_windows, 0u, UINT32_MAX,
+            "only the first so many windows");
   AddRunFlags(&verb, &flags->run);
   return [flags, &globals] { return Run(*flags, globals); };
 }

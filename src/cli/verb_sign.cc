@@ -2,8 +2,11 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
+#include "base/log.h"
+#include "base/progress.h"
 #include "cli/verbs.h"
 #include "formats/checkpoint.h"
 #include "formats/signature.h"
@@ -21,15 +24,19 @@ int Run(const Flags& flags, const Globals& globals) {
   formats::OpenCheckpoint(flags.path);  // what can't be opened is not worth a signature
   const formats::SigningKey key =
       flags.new_key ? formats::SigningKey::Create(flags.key) : formats::SigningKey::Read(flags.key);
-  key.Sign(flags.path, [](uint64_t, uint64_t) {});
+  std::optional<Progress> bar;
+  key.Sign(flags.path, [&](uint64_t done, uint64_t total) {
+    if (!bar) bar.emplace("sign", total, globals.quiet ? nullptr : stderr);
+    bar->Update(done);
+  });
+  bar.reset();
   const std::string signature = formats::SignaturePath(flags.path);
+  if (flags.new_key) {
+    LogInfo("new key " + flags.key + ": keep it private; who has it can sign as you");
+  }
   if (globals.json) {
     PrintJson({{"signature", signature}, {"pubkey", key.PublicKey()}, {"new_key", flags.new_key}});
     return 0;
-  }
-  if (flags.new_key) {
-    std::fprintf(stderr, "new key %s: keep it private; who has it can sign as you\n",
-                 flags.key.c_str());
   }
   std::printf("%s: signed by %s\n", signature.c_str(), key.PublicKey().c_str());
   return 0;

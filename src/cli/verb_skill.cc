@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "cli/number_flags.h"
 #include "cli/prompt_flags.h"
 #include "cli/run_flags.h"
 #include "cli/skill_report.h"
@@ -165,13 +166,11 @@ Action AddRouted(CLI::App& verb, const Globals& globals,
   auto flags = std::make_shared<RouteFlags>();
   verb.add_option("MODEL", flags->model, "a .cmf file")->required();
   AddPromptFlags(&verb, &flags->prompt);
-  verb.add_option("--skill-blend", flags->run.skill_blend,
-                  "blend the two nearest by softmax(-E/T), T for example 0.4")
-      ->check(CLI::PositiveNumber);
+  AddNumber(&verb, "--skill-blend", &flags->run.skill_blend, 1e-6, 1e6,
+            "blend the two nearest by softmax(-E/T), T for example 0.4");
   verb.add_option("--memory", flags->run.memory, "budget: 8GiB, 500MB, auto, all, min");
-  verb.add_option("--threads", flags->run.threads, "threads (default: the cores of this process)")
-      ->check(CLI::Range(0, 1024));
-  verb.add_option("--ctx", flags->run.ctx, "positions that the prompt may have");
+  AddThreads(&verb, &flags->run.threads);
+  AddNumber(&verb, "--ctx", &flags->run.ctx, 1u, UINT32_MAX, "positions that the prompt may have");
   return [=, &globals] { return act(*flags, globals); };
 }
 
@@ -179,16 +178,21 @@ struct SubVerb {
   const char* name;
   const char* summary;
   AddVerb add;
+  const char* example = "";
 };
 
 constexpr SubVerb kSubVerbs[] = {
-    {"list", "the skills of a file", AddSkillList},
-    {"route", "which skill a prompt is nearest to", AddSkillRoute},
-    {"explain", "what each skill changes, and how near a prompt is to it", AddSkillExplain},
-    {"add", "graft a skill from a fine-tuned checkpoint", AddSkillAdd},
-    {"remove", "take a skill out of a file, in place", AddSkillRemove},
-    {"export", "what a specialist changed, as a small file", AddSkillExport},
-    {"apply", "a standalone skill and its base as one model", AddSkillApply},
+    {"list", "the skills of a file", AddSkillList, "list m.cmf"},
+    {"route", "which skill a prompt is nearest to", AddSkillRoute, "route m.cmf -p 'def f(x):'"},
+    {"explain", "what each skill changes, and how near a prompt is to it", AddSkillExplain,
+     "explain m.cmf -p Hi"},
+    {"add", "graft a skill from a fine-tuned checkpoint", AddSkillAdd,
+     "add m.cmf --donor tuned/ --id code --texts code.txt"},
+    {"remove", "take a skill out of a file, in place", AddSkillRemove, "remove m.cmf code"},
+    {"export", "what a specialist changed, as a small file", AddSkillExport,
+     "export tuned.cmf code.cmf --base m.cmf"},
+    {"apply", "a standalone skill and its base as one model", AddSkillApply,
+     "apply m.cmf code.cmf specialist.cmf"},
 };
 
 }  // namespace
@@ -212,6 +216,7 @@ Action AddSkill(CLI::App& verb, const Globals& globals) {
   std::string names;
   for (const SubVerb& sub : kSubVerbs) {
     CLI::App* app = verb.add_subcommand(sub.name, sub.summary);
+    if (*sub.example != '\0') app->footer(std::string("Example: moewe skill ") + sub.example);
     app->fallthrough();
     actions.emplace_back(app, sub.add(*app, globals));
     names += std::string(names.empty() ? "" : ", ") + sub.name;

@@ -16,7 +16,9 @@
 #include "cli/change_file.h"
 #include "cli/interrupt.h"
 #include "cli/model_tokenizer.h"
+#include "cli/number_flags.h"
 #include "cli/skill_verbs.h"
+#include "cli/text_input.h"
 #include "convert/dtype_choice.h"
 #include "convert/skill_edit.h"
 #include "convert/skill_file.h"
@@ -91,10 +93,10 @@ convert::SkillAddOptions OptionsFrom(const Flags& flags, const CmfFile& file) {
   }
   const auto tokenizer = text::Tokenizer::FromJson(file.tokenizer_json(), path);
   for (const std::string& text : flags.texts) {
-    options.texts.push_back(tokenizer->Encode(ReadTextFile(text)));
+    options.texts.push_back(tokenizer->Encode(ReadUtf8File(text)));
   }
   if (!flags.eval.empty()) {
-    const std::string text = ReadTextFile(flags.eval);
+    const std::string text = ReadUtf8File(flags.eval);
     options.eval = tokenizer->Encode(text);
     if (options.eval.size() < 2) {
       throw Error(ErrorCode::kUsage, "holds nothing to predict", {flags.eval, ""});
@@ -218,20 +220,18 @@ Action AddSkillAdd(CLI::App& verb, const Globals& globals) {
   verb.add_option("--texts", flags->texts, "texts that the skill is for: they route to it")
       ->required();
   verb.add_option("--eval", flags->eval, "held-out text to measure perplexity on");
-  verb.add_option("--min-delta", flags->min_delta,
-                  "take tensors that changed by more, relative to their size (default 0.01)")
-      ->check(CLI::NonNegativeNumber);
+  AddNumber(&verb, "--min-delta", &flags->min_delta, 0.0, 1e6,
+            "take tensors that changed by more, relative to their size (default 0.01)");
   verb.add_option("--dtype", flags->dtype,
                   std::string("dtype of its tensors (default: that of what they replace): ") +
                       convert::kQuantNames);
   verb.add_option("--layers", flags->layers, "tensors of these layers only: 0,2-5");
   verb.add_option("--name", flags->name, "a line for people");
   verb.add_option("--task", flags->task, "a mask of the file that belongs to the skill");
-  verb.add_option("--phi-layer", flags->phi_layer,
-                  "the layer whose output tells texts apart (default: two thirds up)");
-  verb.add_option("--rank", flags->rank, "directions of the subspace (default 8)")
-      ->check(CLI::Range(1, 256));
-  verb.add_option("--threads", flags->threads, "threads (default: all this process may use)");
+  AddNumber(&verb, "--phi-layer", &flags->phi_layer, 0u, UINT32_MAX,
+            "the layer whose output tells texts apart (default: two thirds up)");
+  AddNumber(&verb, "--rank", &flags->rank, 1, 256, "directions of the subspace (default 8)");
+  AddThreads(&verb, &flags->threads);
   return [flags, &globals] { return Add(*flags, globals); };
 }
 

@@ -1,18 +1,17 @@
 // `template`: what a model's chat template makes of messages.
 #include <cstdio>
-#include <fstream>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
+#include "base/bytes_of.h"
 #include "base/json.h"
-#include "cli/model_tokenizer.h"
+#include "base/log.h"
+#include "cli/text_input.h"
 #include "cli/verbs.h"
 #include "formats/checkpoint.h"
 #include "moewe/error.h"
-#include "platform/file_io.h"
 #include "text/bundle_template.h"
 #include "text/chat_template.h"
 
@@ -32,7 +31,7 @@ struct TemplateFlags {
 
 Json ParseText(std::string_view text, const std::string& path, const std::string& field) {
   // Python's reader takes a key twice, too.
-  return ParseJson({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, path, field, 0,
+  return ParseJson(BytesOf(text), path, field, 0,
                    {.duplicate_keys = JsonOptions::DuplicateKeys::kLastWins});
 }
 
@@ -50,7 +49,7 @@ std::unique_ptr<text::ChatTemplate> LoadTemplate(const TemplateFlags& flags) {
   const auto checkpoint = formats::OpenCheckpoint(flags.model);
   auto compiled = text::TemplateOfBundle(checkpoint->chat_bundle(), given, flags.model);
   if (compiled != nullptr) return compiled;
-  std::fprintf(stderr, "moewe: the model has no chat template; this is ChatML\n");
+  LogInfo("the model has no chat template; this is ChatML");
   return text::ChatTemplate::ChatMl();
 }
 
@@ -64,7 +63,7 @@ bool Flag(const Json& object, const char* key, bool fallback) {
   return value.is_boolean() ? value.get<bool>() : fallback;
 }
 
-Json ErrorJson(const text::TemplateError& error) {
+Json TemplateErrorJson(const text::TemplateError& error) {
   Json json = {{"code", ErrorCodeName(error.code())},
                {"type", error.type()},
                {"message", error.detail()},
@@ -115,20 +114,27 @@ class Batch {
  public:
   explicit Batch(const TemplateFlags& flags) : flags_(flags) {}
 
-  void Run() {
-    std::ifstream file;
-    if (flags_.batch != "-") {
-      file.open(flags_.batch, std::ios::binary);
-      if (!file) ThrowErrno("cannot open", flags_.batch);
-    }
-    std::istream& in = flags_.batch == "-" ? std::cin : file;
-    std::string source;
-    for (size_t number = 1; std::getline(in, source); ++number) {
-      if (source.find_first_not_of(" \t\r") == std::string::npos) continue;
+  // The exit code: 0 unless a line is none.
+  int Run() {
+    TextLines lines(flags_.batch);
+    int exit_code = 0;
+    for (std::string source; lines.Next(&source);) {
+      Json answer;
+      try {
+        answer = Answer(source, lines.number());
+      } catch (const Error& error) {
+        if (error.where().file != flags_.batch) throw;  // of the model, not of the line
+        answer = {{"error", ErrorJson(error)}};
+        if (exit_code == 0) {
+          exit_code = ExitCode(error.code());
+          LogWarning(error.what());
+        }
+      }
       // ASCII: some readers take U+2028 and its like for the end of a line.
-      const std::string answer = Answer(source, number).dump(-1, ' ', true) + "\n";
-      std::fwrite(answer.data(), 1, answer.size(), stdout);
+      const std::string text = answer.dump(-1, ' ', true) + "\n";
+      std::fwrite(text.data(), 1, text.size(), stdout);
     }
+    return exit_code;
   }
 
  private:
@@ -154,7 +160,7 @@ class Batch {
       if (template_ == nullptr) template_ = LoadTemplate(flags_);
       return {{"output", template_->Render(RequestOf(line, flags_)).text}};
     } catch (const text::TemplateError& error) {
-      return ErrorJson(error);
+      return TemplateErrorJson(error);
     }
   }
 
@@ -185,8 +191,7 @@ int Template(const TemplateFlags& flags, bool json) {
     throw Error(ErrorCode::kUsage, "template needs one of --messages FILE and --batch FILE");
   }
   if (flags.batch.empty()) return RenderOne(flags, json);
-  Batch(flags).Run();
-  return 0;
+  return Batch(flags).Run();
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/model_tokenizer.h"
+#include "cli/text_input.h"
 #include "cli/token_batch.h"
 #include "cli/verbs.h"
 #include "moewe/error.h"
@@ -40,10 +41,10 @@ int Tokenize(const TokenizeFlags& flags, bool json) {
   }
   const auto tokenizer = LoadTokenizer(flags.model, kLimits);
   if (!flags.batch.empty()) {
-    RunTokenBatch(*tokenizer, flags.batch, flags.options);
-    return 0;
+    return RunTokenBatch(*tokenizer, flags.batch, flags.options);
   }
-  const std::string text = has_prompt ? flags.prompt : ReadTextFile(flags.file);
+  const std::string text = has_prompt ? CheckedText(flags.prompt, "-p") : ReadUtf8File(flags.file);
+  CheckedText(flags.pair, "--pair");
   const auto ids = has_pair ? tokenizer->EncodePair(text, flags.pair, flags.options.add_special)
                             : tokenizer->Encode(text, flags.options.add_special);
   if (json) {
@@ -73,8 +74,7 @@ int Detokenize(const DetokenizeFlags& flags, bool json) {
   }
   const auto tokenizer = LoadTokenizer(flags.model, kLimits);
   if (!flags.batch.empty()) {
-    RunTokenBatch(*tokenizer, flags.batch, flags.options);
-    return 0;
+    return RunTokenBatch(*tokenizer, flags.batch, flags.options);
   }
   const std::string text = tokenizer->Decode(ParseTokenIds(flags.ids), flags.options.skip_special);
   if (json) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/progress.h"
+#include "cli/number_flags.h"
 #include "cli/verbs.h"
 #include "formats/verify.h"
 
@@ -40,6 +41,10 @@ int Run(const Flags& flags, const Globals& globals) {
                    {"problems", std::move(problems)},
                    {"unprotected", report.unprotected}};
     if (!report.signed_by.empty()) result["signed_by"] = report.signed_by;
+    if (report.shard) {
+      result["shard"] = {{"no", report.shard->no}, {"count", report.shard->count}};
+      result["siblings_checked"] = false;
+    }
     PrintJson(result);
   } else {
     for (const formats::VerifyProblem& problem : report.problems) {
@@ -48,6 +53,10 @@ int Run(const Flags& flags, const Globals& globals) {
     }
     for (const std::string& item : report.unprotected) {
       std::printf("not protected: %s\n", item.c_str());
+    }
+    if (report.shard) {
+      std::printf("shard %u of %u, checked alone; its siblings were not checked\n",
+                  report.shard->no, report.shard->count);
     }
     if (!report.signed_by.empty()) std::printf("signed by %s\n", report.signed_by.c_str());
     std::printf(
@@ -64,8 +73,7 @@ Action AddVerify(CLI::App& verb, const Globals& globals) {
   verb.add_option("FILE", flags->path, "a .cmf file, a safetensors file or a Hugging Face folder")
       ->required();
   verb.add_option("--base", flags->base, "the file that a standalone skill was cut against");
-  verb.add_option("--threads", flags->threads, "default: all cores of this process")
-      ->check(CLI::Range(1, 4096));
+  AddThreads(&verb, &flags->threads);
   return [flags, &globals] { return Run(*flags, globals); };
 }
 

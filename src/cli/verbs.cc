@@ -31,8 +31,8 @@ std::span<const VerbEntry> Verbs() {
       {"diff", "what changed between two models", "moewe diff demo.cmf other.cmf", AddDiff},
       {"mask", "task masks: list, show, add, remove",
        "moewe mask add demo.cmf keep.npy --name code --default", AddMask},
-      {"skill", "skills: list, route, explain, add, remove, export, apply", "moewe skill route demo.cmf -p 'int main('",
-       AddSkill},
+      {"skill", "skills: list, route, explain, add, remove, export, apply",
+       "moewe skill route demo.cmf -p 'int main('", AddSkill},
       {"experts", "which experts tasks use; masks, smaller files, cache simulation",
        "moewe experts stats demo.cmf code.txt --out code.json", AddExperts},
       {"dequant", "one tensor as f32",
@@ -44,6 +44,12 @@ std::span<const VerbEntry> Verbs() {
        "moewe logits demo.cmf --ids 1453,1087,260 --out logits.f32", AddLogits},
   });
   return kVerbs;
+}
+
+nlohmann::ordered_json ErrorJson(const Error& error) {
+  return {{"code", ErrorCodeName(error.code())},
+          {"message", error.message()},
+          {"where", error.where().ToString()}};
 }
 
 void PrintJson(const nlohmann::ordered_json& object) {

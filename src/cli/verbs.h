@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 
+#include "moewe/error.h"
+
 namespace moewe::cli {
 
 // Flags that every verb understands.
@@ -55,6 +57,9 @@ Action AddTemplate(CLI::App& verb, const Globals& globals);
 
 // All verbs, in the order that --help shows them.
 std::span<const VerbEntry> Verbs();
+
+// {"code", "message", "where"} of an error, as --json reports it under "error".
+nlohmann::ordered_json ErrorJson(const Error& error);
 
 // One JSON object and a newline to stdout.
 void PrintJson(const nlohmann::ordered_json& object);

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/utf8.h"
 #include "formats/cmf/expert_numbering.h"
 #include "formats/cmf/rewrite.h"
 #include "moewe/error.h"
@@ -40,7 +41,12 @@ class Adder {
         catalog_(source.contents().masks) {}
 
   void Check() const {
-    if (mask_.name.empty()) throw Error(ErrorCode::kUsage, "the mask has no name (--name)");
+    if (mask_.name.empty()) {
+      throw Error(ErrorCode::kUsage, "the mask has no name (--name)", {File(), "name"});
+    }
+    CheckLine("name", mask_.name);
+    CheckLine("description", mask_.description);
+    CheckLine("parent", mask_.parent);
     if (mask_.name == "none") {
       throw Error(ErrorCode::kUsage, "'none' means running without a mask and can't name one");
     }
@@ -85,7 +91,23 @@ class Adder {
   }
 
  private:
-  Where At() const { return {source_.files().front(), fmt::format("mask '{}'", mask_.name)}; }
+  const std::string& File() const { return source_.files().front(); }
+
+  // Names and the like are one line of text, in any language.
+  void CheckLine(const char* field, const Json& text) const {
+    constexpr size_t kLongest = 1024;
+    if (!text.is_string()) return;
+    const std::string& line = text.get_ref<const std::string&>();
+    RequireLine(line, {File(), std::string("mask ") + field});
+    if (line.size() > kLongest) {
+      throw Error(
+          ErrorCode::kUsage,
+          fmt::format("{} bytes are more than the {} that it may have", line.size(), kLongest),
+          {File(), std::string("mask ") + field});
+    }
+  }
+
+  Where At() const { return {File(), fmt::format("mask '{}'", mask_.name)}; }
 
   // Rows of `tensor` of a layer; 0 if the layer has none.
   uint64_t Rows(uint64_t layer, const char* tensor) const {

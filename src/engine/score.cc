@@ -6,13 +6,11 @@
 #include <string>
 
 #include "engine/sampler.h"
+#include "model/memory_plan.h"
 #include "moewe/error.h"
 
 namespace moewe::engine {
 namespace {
-
-// Logits of a step take at most about this many bytes, whatever the vocabulary.
-constexpr size_t kLogitBytes = size_t{64} << 20;
 
 // NaN if the logits say nothing about any token.
 double NllOrNan(std::span<const float> logits, TokenId token) {
@@ -76,8 +74,7 @@ Score ScoreTokens(model::Model* model, model::KvPool* pool, ThreadPool* threads,
   Check(*model, ids, options);
   const size_t vocab = model->config().vocab_size;
   const size_t windows = WindowCount(ids.size(), options);
-  const size_t step =
-      std::clamp<size_t>(kLogitBytes / (vocab * sizeof(float)), 1, std::max(1u, options.chunk));
+  const size_t step = model::LogitRowsOfStep(model->config(), options.chunk);
   Score score;
   std::vector<float> logits;
   while (score.windows < windows) {

@@ -1,12 +1,11 @@
 #include "formats/checkpoint.h"
 
-#include <filesystem>
-
 #include "formats/cmf/cmf_file.h"
 #include "formats/safetensors/hf_folder.h"
 #include "formats/safetensors/safetensors.h"
 #include "moewe/error.h"
 #include "platform/mapped_file.h"
+#include "platform/paths.h"
 
 namespace moewe::formats {
 namespace {
@@ -19,7 +18,7 @@ bool StartsWith(Bytes bytes, std::string_view magic) {
 }  // namespace
 
 std::unique_ptr<Checkpoint> OpenCheckpoint(const std::string& path) {
-  if (std::filesystem::is_directory(path)) return HfFolder::Open(path);
+  if (IsFolder(path)) return HfFolder::Open(path);
   const std::unique_ptr<MappedFile> file = MappedFile::Open(path);
   const Bytes bytes = file->bytes();
   if (StartsWith(bytes, cmf::kMagic)) return CmfFile::Open(path);

@@ -46,10 +46,6 @@ inline std::string Safetensors(const std::string& header, const std::string& dat
   return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + header + data;
 }
 
-inline Bytes AsBytes(std::string_view text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
-
 // The code of the Error that `action` throws, or nothing.
 inline std::optional<ErrorCode> Thrown(const std::function<void()>& action) {
   try {

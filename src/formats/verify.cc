@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "formats/cmf/replacement.h"
 #include "formats/signature.h"
 #include "platform/mapped_file.h"
+#include "platform/paths.h"
 #include "quant/codec.h"
 
 namespace moewe::formats {
@@ -99,7 +99,7 @@ void RunChecks(std::vector<TensorCheck> checks, ThreadPool* pool, VerifyReport* 
 
 // The signature of `path`, if one lies beside it.
 void CheckSignatureBeside(const std::string& path, VerifyReport* report, VerifyProgress progress) {
-  if (!std::filesystem::exists(SignaturePath(path))) return;
+  if (!PathExists(SignaturePath(path))) return;
   Try(report, [&] { report->signed_by = CheckSignature(path, progress); });
 }
 
@@ -115,6 +115,7 @@ class CmfVerifier {
     CheckSectionHash("header", envelope_.header, envelope_.header_hash);
     const bool has_header =
         Try(report_, [&] { header_ = cmf::ParseHeader(bytes_, envelope_, path_); });
+    if (has_header) report_->shard = header_.shard;
     CheckSectionHash("directory", envelope_.directory, envelope_.directory_hash);
     const bool has_directory = Try(report_, [&] {
       directory_ = cmf::ParseSoundRecords(bytes_, envelope_, path_, [&](const Error& error) {
@@ -279,7 +280,7 @@ bool IsCmf(Bytes bytes) {
 VerifyReport Verify(const std::string& path, const VerifyOptions& options, ThreadPool* pool,
                     VerifyProgress progress) {
   VerifyReport report;
-  const bool is_folder = std::filesystem::is_directory(path);
+  const bool is_folder = IsFolder(path);
   const std::unique_ptr<MappedFile> file = is_folder ? nullptr : MappedFile::Open(path);
   if (file != nullptr && IsCmf(file->bytes())) {
     CmfVerifier(*file, pool, &report).Run(options, progress);

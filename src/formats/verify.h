@@ -3,10 +3,12 @@
 #define MOEWE_FORMATS_VERIFY_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/function_ref.h"
+#include "formats/cmf/header.h"
 #include "moewe/error.h"
 #include "platform/thread_pool.h"
 
@@ -22,6 +24,8 @@ struct VerifyReport {
   std::vector<VerifyProblem> problems;   // empty = the file is valid
   std::vector<std::string> unprotected;  // what no hash covers, in words
   std::string signed_by;  // public key of a valid signature, 64 hex digits; empty = not signed
+  // Of a shard, which one it is: it is checked alone, its siblings are not looked at.
+  std::optional<cmf::ShardBlock> shard;
   bool ok() const { return problems.empty(); }
 };
 

@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "model/config_limits.h"
+#include "model/layer_roles.h"
 #include "model/name_parts.h"
 
 namespace moewe::model {
@@ -16,47 +17,18 @@ namespace {
 
 using formats::TensorView;
 
-// Tensors of a layer that keep their names.
-bool IsPlainRole(std::string_view role) {
-  constexpr std::array<std::string_view, 22> kRoles = {"input_layernorm.weight",
-                                                       "post_attention_layernorm.weight",
-                                                       "pre_feedforward_layernorm.weight",
-                                                       "post_feedforward_layernorm.weight",
-                                                       "self_attn.q_proj.weight",
-                                                       "self_attn.k_proj.weight",
-                                                       "self_attn.v_proj.weight",
-                                                       "self_attn.o_proj.weight",
-                                                       "self_attn.q_proj.bias",
-                                                       "self_attn.k_proj.bias",
-                                                       "self_attn.v_proj.bias",
-                                                       "self_attn.o_proj.bias",
-                                                       "self_attn.q_norm.weight",
-                                                       "self_attn.k_norm.weight",
-                                                       "mlp.gate_proj.weight",
-                                                       "mlp.up_proj.weight",
-                                                       "mlp.down_proj.weight",
-                                                       "mlp.gate.weight",
-                                                       "mlp.expert_bias",
-                                                       "mlp.shared_expert_gate.weight",
-                                                       "mlp.shared_expert.gate_proj.weight",
-                                                       "mlp.shared_expert.up_proj.weight"};
-  if (std::find(kRoles.begin(), kRoles.end(), role) != kRoles.end()) return true;
-  if (role == "mlp.shared_expert.down_proj.weight") return true;
-  if (!Eat(&role, "mlp.experts.") || !EatNumber(&role)) return false;
-  return role == ".gate_proj.weight" || role == ".up_proj.weight" || role == ".down_proj.weight";
-}
-
-// Families' own names of what IsPlainRole() knows; `role` has block_sparse_moe replaced by mlp
-// already.
+// Families' own names of what roles::IsLayerRole() knows; `role` has block_sparse_moe replaced by
+// mlp already.
 std::string Renamed(std::string_view role) {
   if (role == "mlp.gate.e_score_correction_bias" || role == "mlp.e_score_correction_bias" ||
       role == "mlp.moe_statics.e_score_correction_bias" ||
       role == "mlp.experts.e_score_correction_bias") {
-    return "mlp.expert_bias";
+    return std::string(roles::kExpertBias);
   }
-  if (role == "mlp.router.layer.weight") return "mlp.gate.weight";
+  if (role == "mlp.router.layer.weight") return std::string(roles::kRouter);
   std::string_view rest = role;
-  if (Eat(&rest, "mlp.shared_experts.")) return "mlp.shared_expert." + std::string(rest);
+  if (Eat(&rest, "mlp.shared_experts."))
+    return std::string(roles::kSharedExpert) + std::string(rest);
   if (Eat(&rest, "mlp.experts.")) {
     if (const auto expert = EatNumber(&rest)) {
       const auto named = [&](std::string_view projection) {
@@ -109,7 +81,8 @@ class Mapper {
   void FromCmf(const TensorView& tensor) {
     std::string_view name = tensor.name;
     if (name.starts_with("skill.")) return;
-    if (Eat(&name, "model.layers.") && EatNumber(&name) && Eat(&name, ".") && !IsPlainRole(name)) {
+    if (Eat(&name, "model.layers.") && EatNumber(&name) && Eat(&name, ".") &&
+        !roles::IsLayerRole(name)) {
       Fail(ErrorCode::kUnsupported, tensor, "has a role that is not supported yet");
     }
     out_.push_back(tensor);
@@ -178,11 +151,13 @@ class Mapper {
     Fail(ErrorCode::kUnsupported, tensor, "has an unknown role");
   }
 
-  // Vision and audio parts of multimodal checkpoints.
+  // Vision and audio parts of multimodal checkpoints, and Ernie's prediction head, which nothing
+  // here runs.
   bool SkipForeignPart(std::string_view name) {
-    constexpr std::array<std::string_view, 8> kParts = {
+    constexpr std::array<std::string_view, 12> kParts = {
         "vision_tower.", "vision_model.", "multi_modal_projector.", "visual.",
-        "audio_tower.",  "embed_vision.", "embed_audio.",           "image_newline"};
+        "audio_tower.",  "embed_vision.", "embed_audio.",           "image_newline",
+        "mtp_block.",    "mtp_emb_norm.", "mtp_hidden_norm.",       "mtp_linear_proj."};
     Eat(&name, "model.");
     for (std::string_view part : kParts) {
       if (!name.starts_with(part)) continue;
@@ -222,8 +197,15 @@ class Mapper {
     Fail(ErrorCode::kUnsupported, tensor, "has an unknown role");
   }
 
-  // The one of DeepSeek and GLM: a layer after the last.
+  // The one of DeepSeek and GLM: a layer after the last. What has none of its marks is a layer that
+  // the config does not count, and a model without its last layers is another model.
   void AddAppendedMtp(const TensorView& tensor, uint32_t layer, std::string_view name) {
+    const std::string prefix = tensor.name.substr(0, tensor.name.size() - name.size());
+    if (checkpoint_.Find(prefix + "eh_proj.weight") == nullptr) {
+      Fail(ErrorCode::kParse, tensor,
+           fmt::format("belongs to layer {}, but the config has num_hidden_layers {}", layer,
+                       config_.num_layers));
+    }
     if (layer != config_.num_layers) return Skip(fmt::format("model.layers.{}.", layer));
     if (name == "embed_tokens.weight" || name == "shared_head.head.weight")
       return;  // repeat the main ones
@@ -252,9 +234,9 @@ class Mapper {
       return SplitBank(tensor, prefix, false);
     }
     role = Renamed(role);
-    if (!IsPlainRole(role)) Fail(ErrorCode::kUnsupported, tensor, "has an unknown role");
+    if (!roles::IsLayerRole(role)) Fail(ErrorCode::kUnsupported, tensor, "has an unknown role");
     TensorView view = tensor;
-    if (role == "mlp.expert_bias") {  // Ernie stores it as [1, experts]
+    if (role == roles::kExpertBias) {  // Ernie stores it as [1, experts]
       if (view.shape.size() == 2 && view.shape[0] == 1) view.shape.erase(view.shape.begin());
       if (view.shape.size() != 1) Fail(ErrorCode::kParse, tensor, "must be a vector");
     }

@@ -276,6 +276,28 @@ TEST(Canonical, PredictionHeadsAreCarried) {
   }
 }
 
+// A file has the layers that its config counts; only what is marked as a prediction head may
+// follow.
+TEST(Canonical, LayersBeyondTheConfigsAreAContradiction) {
+  MemoryCheckpoint checkpoint = Tiny();
+  checkpoint.AddCounting("model.layers.0.input_layernorm.weight", {4});
+  checkpoint.AddCounting("model.layers.1.input_layernorm.weight", {4});
+  ExpectRefused(checkpoint, ErrorCode::kParse, "model.layers.1.input_layernorm.weight");
+  MemoryCheckpoint gap = Tiny();
+  gap.AddCounting("model.layers.0.input_layernorm.weight", {4});
+  gap.AddCounting("model.layers.7.input_layernorm.weight", {4});
+  ExpectRefused(gap, ErrorCode::kParse, "model.layers.7.input_layernorm.weight");
+  // A second head is one more than moewe carries, and is told.
+  MemoryCheckpoint heads = Tiny();
+  for (const std::string layer : {"model.layers.1.", "model.layers.2."}) {
+    heads.AddCounting(layer + "eh_proj.weight", {4, 8});
+    heads.AddCounting(layer + "input_layernorm.weight", {4});
+  }
+  std::vector<std::string> warnings;
+  EXPECT_EQ(Canonical(heads, &warnings).size(), 2u);
+  EXPECT_EQ(warnings.size(), 1u);
+}
+
 TEST(Canonical, TiedHeadIsDroppedOnlyIfItRepeatsTheEmbedding) {
   MemoryCheckpoint same = Tiny({{"tie_word_embeddings", true}});
   same.AddCounting("model.embed_tokens.weight", {5, 4});

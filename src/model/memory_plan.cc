@@ -15,6 +15,12 @@ uint64_t KvBytesPerPosition(const ModelConfig& config, KvType type) {
   return KvPool::BytesPerBlock(config, type) / kBlockTokens;
 }
 
+size_t LogitRowsOfStep(const ModelConfig& config, uint32_t chunk) {
+  constexpr uint64_t kLogitBytes = uint64_t{64} << 20;
+  const uint64_t rows = kLogitBytes / (uint64_t{config.vocab_size} * sizeof(float));
+  return static_cast<size_t>(std::clamp<uint64_t>(rows, 1, std::max(1u, chunk)));
+}
+
 uint64_t ActivationBytes(const ModelConfig& config, size_t rows, size_t logit_rows) {
   const uint64_t hidden = config.hidden_size;
   uint64_t q = 0, kv = 0;

@@ -31,7 +31,7 @@ struct MemoryRequest {
   KvType kv_type = KvType::kF16;
   uint32_t chunk = 256;  // tokens of a prefill step
   size_t sequences = 1;
-  size_t logit_rows = 1;  // rows of logits that a step gives
+  size_t logit_rows = 1;  // rows of logits that a step gives (see LogitRowsOfStep)
   // Where prompts are routed to skills: the layers that run for it (SkillRouter::config), and what
   // the weights of the skills that are not loaded yet may take more than the backbone's.
   const ModelConfig* router = nullptr;
@@ -67,6 +67,10 @@ void RequireFit(const MemoryPlan& plan, const std::string& file);
 
 // Keys and values that one position takes in all layers.
 uint64_t KvBytesPerPosition(const ModelConfig& config, KvType type);
+
+// How many tokens a step takes at most if every one of them gives logits: of `chunk` as many as a
+// bounded buffer holds, whatever the vocabulary, and at least 1.
+size_t LogitRowsOfStep(const ModelConfig& config, uint32_t chunk);
 
 // Working space of a step of `rows` tokens, `logit_rows` of which give logits.
 uint64_t ActivationBytes(const ModelConfig& config, size_t rows, size_t logit_rows);

@@ -58,6 +58,15 @@ TEST(MemoryPlan, EveryOptionCostsWhatItSays) {
   request = base;
   request.logit_rows = 11;
   EXPECT_EQ(PlanMemory(*demo.model, request).activations, plan.activations + 10u * 4 * 4096);
+  // Where every token of a step gives logits, a step takes no more than a buffer holds.
+  ModelConfig config = demo.model->config();
+  EXPECT_EQ(LogitRowsOfStep(config, 256), 256u);
+  EXPECT_EQ(LogitRowsOfStep(config, 1), 1u);
+  config.vocab_size = 151936;
+  EXPECT_LE(LogitRowsOfStep(config, 256) * 4 * config.vocab_size, uint64_t{64} << 20);
+  EXPECT_GE(LogitRowsOfStep(config, 256), 64u);
+  config.vocab_size = 1u << 31;
+  EXPECT_EQ(LogitRowsOfStep(config, 256), 1u);
   request = base;
   request.chunk = 1;
   EXPECT_LT(PlanMemory(*demo.model, request).activations, plan.activations / 8);

@@ -11,6 +11,7 @@
 #include "base/hash64.h"
 #include "model/canonical.h"
 #include "model/checkpoint_view.h"
+#include "model/layer_roles.h"
 #include "moewe/error.h"
 #include "quant/codec.h"
 #include "quant/vbit.h"
@@ -149,56 +150,67 @@ class Binder {
     LayerWeights& layer = out_.layers[i];
     const std::string prefix = fmt::format("model.layers.{}.", i);
     const uint64_t hidden = config_.hidden_size;
-    layer.attention_norm = BindVector(prefix + "input_layernorm.weight", hidden);
+    layer.attention_norm = BindVector(Named(prefix, roles::kInputNorm), hidden);
     // Families with norms on both sides of a block call the one after attention "post_attention";
     // elsewhere that is the name of the FFN's input norm.
-    if (Has(prefix + "pre_feedforward_layernorm.weight")) {
-      layer.attention_post_norm = BindVector(prefix + "post_attention_layernorm.weight", hidden);
-      layer.ffn_norm = BindVector(prefix + "pre_feedforward_layernorm.weight", hidden);
-      layer.ffn_post_norm = BindVector(prefix + "post_feedforward_layernorm.weight", hidden);
+    if (Has(Named(prefix, roles::kPreFfnNorm))) {
+      layer.attention_post_norm = BindVector(Named(prefix, roles::kPostAttentionNorm), hidden);
+      layer.ffn_norm = BindVector(Named(prefix, roles::kPreFfnNorm), hidden);
+      layer.ffn_post_norm = BindVector(Named(prefix, roles::kPostFfnNorm), hidden);
     } else {
-      layer.ffn_norm = BindVector(prefix + "post_attention_layernorm.weight", hidden);
+      layer.ffn_norm = BindVector(Named(prefix, roles::kPostAttentionNorm), hidden);
     }
-    BindAttention(prefix + "self_attn.", config_.layers[i], &layer.attention);
-    const std::string mlp = prefix + "mlp.";
-    layer.is_moe = Has(mlp + "gate.weight");
+    BindAttention(prefix, config_.layers[i], &layer.attention);
+    layer.is_moe = Has(Named(prefix, roles::kRouter));
     if (layer.is_moe) {
-      BindMoe(mlp, &layer.moe);
+      BindMoe(prefix, &layer.moe);
     } else {
-      layer.ffn = BindFfn(mlp, nullptr);
+      layer.ffn = BindFfn(Named(prefix, roles::kFfn), Stated(config_.intermediate_size), nullptr);
     }
+  }
+
+  static std::string Named(const std::string& prefix, std::string_view role) {
+    return std::string(prefix).append(role);
+  }
+
+  // A width or count that a Hugging Face config states is what its tensors must have. That of a CMF
+  // file is nominal: a model that was cut keeps it, and its layers have what is left.
+  uint64_t Stated(uint64_t size) const {
+    return checkpoint_.kind() == formats::CheckpointKind::kHuggingFace ? size : kAny;
   }
 
   void BindAttention(const std::string& prefix, const LayerConfig& shape, AttentionWeights* out) {
     const uint64_t hidden = config_.hidden_size;
     const uint64_t q_rows = uint64_t{shape.num_heads} * shape.head_dim;
     const uint64_t kv_rows = uint64_t{shape.num_kv_heads} * shape.head_dim;
-    out->q = BindMatrix(prefix + "q_proj.weight", q_rows, hidden);
-    out->k = BindMatrix(prefix + "k_proj.weight", kv_rows, hidden);
-    out->v = BindMatrix(prefix + "v_proj.weight", kv_rows, hidden);
-    out->o = BindMatrix(prefix + "o_proj.weight", hidden, q_rows);
-    out->q_bias = BindOptional(prefix + "q_proj.bias", q_rows);
-    out->k_bias = BindOptional(prefix + "k_proj.bias", kv_rows);
-    out->v_bias = BindOptional(prefix + "v_proj.bias", kv_rows);
-    out->o_bias = BindOptional(prefix + "o_proj.bias", hidden);
-    out->q_norm = BindOptional(prefix + "q_norm.weight", shape.head_dim, q_rows);
-    out->k_norm = BindOptional(prefix + "k_norm.weight", shape.head_dim, kv_rows);
+    out->q = BindMatrix(Named(prefix, roles::kQ), q_rows, hidden);
+    out->k = BindMatrix(Named(prefix, roles::kK), kv_rows, hidden);
+    out->v = BindMatrix(Named(prefix, roles::kV), kv_rows, hidden);
+    out->o = BindMatrix(Named(prefix, roles::kO), hidden, q_rows);
+    out->q_bias = BindOptional(Named(prefix, roles::kQBias), q_rows);
+    out->k_bias = BindOptional(Named(prefix, roles::kKBias), kv_rows);
+    out->v_bias = BindOptional(Named(prefix, roles::kVBias), kv_rows);
+    out->o_bias = BindOptional(Named(prefix, roles::kOBias), hidden);
+    out->q_norm = BindOptional(Named(prefix, roles::kQNorm), shape.head_dim, q_rows);
+    out->k_norm = BindOptional(Named(prefix, roles::kKNorm), shape.head_dim, kv_rows);
   }
 
-  FfnMatrices BindFfn(const std::string& prefix, std::array<uint32_t, 3>* expert_tensors) {
+  // `width` rows of gate and up; kAny: as many as there are.
+  FfnMatrices BindFfn(const std::string& prefix, uint64_t width,
+                      std::array<uint32_t, 3>* expert_tensors) {
     const uint64_t hidden = config_.hidden_size;
-    const auto index = [&](size_t role) {
-      return expert_tensors == nullptr ? nullptr : &(*expert_tensors)[role];
+    const auto index = [&](size_t at) {
+      return expert_tensors == nullptr ? nullptr : &(*expert_tensors)[at];
     };
     FfnMatrices ffn;
-    ffn.gate = BindMatrix(prefix + "gate_proj.weight", kAny, hidden, index(0));
-    ffn.up = BindMatrix(prefix + "up_proj.weight", ffn.gate.rows, hidden, index(1));
-    ffn.down = BindMatrix(prefix + "down_proj.weight", hidden, ffn.gate.rows, index(2));
+    ffn.gate = BindMatrix(Named(prefix, roles::kGate), width, hidden, index(0));
+    ffn.up = BindMatrix(Named(prefix, roles::kUp), ffn.gate.rows, hidden, index(1));
+    ffn.down = BindMatrix(Named(prefix, roles::kDown), hidden, ffn.gate.rows, index(2));
     return ffn;
   }
 
   void BindMoe(const std::string& prefix, MoeWeights* out) {
-    const std::string router = prefix + "gate.weight";
+    const std::string router = Named(prefix, roles::kRouter);
     if (!config_.has_moe) {
       throw Error(
           ErrorCode::kParse,
@@ -206,12 +218,12 @@ class Binder {
           WhereOf(out_.tensors[by_name_.at(router)]));
     }
     const uint64_t hidden = config_.hidden_size;
-    out->router = BindMatrix(router, kAny, hidden);
+    out->router = BindMatrix(router, Stated(config_.moe.num_experts), hidden);
     for (uint32_t e = 0; e < config_.moe.num_experts; ++e) {
-      const std::string expert = fmt::format("{}experts.{}.", prefix, e);
-      if (!Has(expert + "gate_proj.weight")) break;
+      const std::string expert = fmt::format("{}{}{}.", prefix, roles::kExperts, e);
+      if (!Has(Named(expert, roles::kGate))) break;
       std::array<uint32_t, 3> tensors{};
-      out->experts.push_back(BindFfn(expert, &tensors));
+      out->experts.push_back(BindFfn(expert, Stated(config_.moe.intermediate_size), &tensors));
       out->expert_tensors.push_back(tensors);
     }
     if (out->experts.size() != out->router.rows || out->experts.empty()) {
@@ -220,23 +232,33 @@ class Binder {
                               out->router.rows, out->experts.size()),
                   WhereOf(out_.tensors[by_name_.at(router)]));
     }
-    out->expert_bias = BindOptional(prefix + "expert_bias", out->experts.size());
-    if (Has(prefix + "shared_expert.gate_proj.weight")) {
-      out->shared = BindFfn(prefix + "shared_expert.", nullptr);
-      if (Has(prefix + "shared_expert_gate.weight")) {
-        out->shared_gate = BindMatrix(prefix + "shared_expert_gate.weight", 1, hidden);
+    out->expert_bias = BindOptional(Named(prefix, roles::kExpertBias), out->experts.size());
+    const std::string shared = Named(prefix, roles::kSharedExpert);
+    if (Has(Named(shared, roles::kGate))) {
+      out->shared = BindFfn(shared, Stated(config_.moe.shared_intermediate_size), nullptr);
+      if (Has(Named(prefix, roles::kSharedExpertGate))) {
+        out->shared_gate = BindMatrix(Named(prefix, roles::kSharedExpertGate), 1, hidden);
       }
     }
   }
 
   // --- the whole ---
 
-  // A tensor of a layer that nothing bound would have changed the result had it been understood.
+  // A tensor of a layer that nothing bound would have changed the result had it been understood; a
+  // layer that the config does not count, too.
   void RefuseUnknownTensors() const {
     for (size_t i = 0; i < used_.size(); ++i) {
       const TensorView& tensor = out_.tensors[i];
       if (used_[i] || !tensor.name.starts_with("model.layers.")) continue;
       if (tensor.name.ends_with("rotary_emb.inv_freq")) continue;
+      std::string_view name = tensor.name;
+      const auto layer = EatNumbered(&name, "model.layers.");
+      if (layer && *layer >= config_.num_layers) {
+        throw Error(ErrorCode::kParse,
+                    fmt::format("{} belongs to layer {}, but the config has {} layers", tensor.name,
+                                *layer, config_.num_layers),
+                    WhereOf(tensor));
+      }
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("{} has no place in a model of this kind", tensor.name),
                   WhereOf(tensor));

@@ -326,6 +326,45 @@ ErrorCode CodeOf(const std::function<void()>& action) {
   return ErrorCode::kInternal;
 }
 
+// Flags that have a default may be left out: what is spelled out and what is not is the same
+// tokenizer.
+TEST(Tokenizer, AddedTokensMayLackFlags) {
+  json spelled = json::parse(std::ifstream(fs::path(paths::DemoModel()) / "tokenizer.json"));
+  spelled["added_tokens"].push_back({{"id", 4096},
+                                     {"content", "Zauberwort"},
+                                     {"single_word", false},
+                                     {"lstrip", false},
+                                     {"rstrip", false},
+                                     {"normalized", true},
+                                     {"special", false}});
+  json terse = spelled;
+  for (json& token : terse["added_tokens"]) {
+    for (const char* flag : {"single_word", "lstrip", "rstrip", "normalized"}) token.erase(flag);
+    if (token["special"] == false) token.erase("special");
+  }
+  const auto load = [](const json& file) {
+    const std::string text = file.dump();
+    return Tokenizer::FromJson(Bytes(reinterpret_cast<const uint8_t*>(text.data()), text.size()),
+                               "tokenizer.json");
+  };
+  const auto expected = load(spelled);
+  const auto tokenizer = load(terse);
+  ASSERT_EQ(tokenizer->AddedTokens().size(), expected->AddedTokens().size());
+  for (size_t i = 0; i < expected->AddedTokens().size(); ++i) {
+    const AddedToken a = tokenizer->AddedTokens()[i];
+    const AddedToken b = expected->AddedTokens()[i];
+    EXPECT_EQ(a.content, b.content);
+    EXPECT_EQ(a.special, b.special) << a.content;
+    EXPECT_EQ(a.normalized, b.normalized) << a.content;
+    EXPECT_EQ(a.lstrip || a.rstrip || a.single_word, b.lstrip || b.rstrip || b.single_word);
+  }
+  const std::string text = "<|im_start|>user\nEin Zauberwort, bitte.<|im_end|>";
+  EXPECT_EQ(tokenizer->Encode(text), expected->Encode(text));
+  // A flag that is no flag is still a fault.
+  terse["added_tokens"][0]["lstrip"] = "yes";
+  EXPECT_THROW(load(terse), Error);
+}
+
 TEST(Tokenizer, BadInputIsAnError) {
   for (const std::string bad :
        {"", "{", "[]", "{}", "null", "\xff", "{\"model\": {\"type\": \"BPE\"}}"}) {

@@ -1,5 +1,6 @@
 //! A tokenizer.json, checked and ready to encode and decode. Immutable, shared between threads.
 
+use serde_json::Value;
 use tokenizers::utils::parallelism::set_parallelism;
 use tokenizers::{AddedToken, ModelWrapper, PaddingStrategy, Tokenizer};
 
@@ -36,8 +37,7 @@ impl Loaded {
     pub fn from_json(json: &[u8], apply_limits: bool) -> Result<Self, Failure> {
         // One text at a time: worker threads of the library would only stand around.
         set_parallelism(false);
-        let mut tokenizer =
-            Tokenizer::from_bytes(json).map_err(|e| Failure::BadFile(e.to_string()))?;
+        let mut tokenizer = parse(json)?;
         if apply_limits {
             check_padding(&tokenizer)?;
         } else {
@@ -102,6 +102,42 @@ impl Loaded {
     pub fn added_tokens(&self) -> &[(u32, AddedToken)] {
         &self.added
     }
+}
+
+/// The library wants every flag of an added token spelled out; files that leave some to their defaults
+/// are read, too.
+fn parse(json: &[u8]) -> Result<Tokenizer, Failure> {
+    let error = match Tokenizer::from_bytes(json) {
+        Ok(tokenizer) => return Ok(tokenizer),
+        Err(error) => Failure::BadFile(error.to_string()),
+    };
+    let Ok(mut file) = serde_json::from_slice::<Value>(json) else { return Err(error) };
+    if !fill_added_tokens(&mut file) {
+        return Err(error);
+    }
+    serde_json::from_value(file).map_err(|e| Failure::BadFile(e.to_string()))
+}
+
+/// Gives added tokens the flags that they lack, as `AddedToken::from` would; false if none lacks any.
+fn fill_added_tokens(file: &mut Value) -> bool {
+    let Some(tokens) = file.get_mut("added_tokens").and_then(Value::as_array_mut) else {
+        return false;
+    };
+    let mut filled = false;
+    for token in tokens.iter_mut().filter_map(Value::as_object_mut) {
+        let special = token.get("special").and_then(Value::as_bool).unwrap_or(false);
+        for (flag, default) in [
+            ("special", false),
+            ("single_word", false),
+            ("lstrip", false),
+            ("rstrip", false),
+            ("normalized", !special),
+        ] {
+            filled |= !token.contains_key(flag);
+            token.entry(flag).or_insert(Value::Bool(default));
+        }
+    }
+    filled
 }
 
 fn check_padding(tokenizer: &Tokenizer) -> Result<(), Failure> {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/bytes_of.h"
 #include "base/hash64.h"
 #include "base/utf8.h"
 #include "formats/cmf/writer_layout.h"
@@ -13,10 +14,6 @@
 
 namespace moewe::formats {
 namespace {
-
-Bytes AsBytes(const std::string& text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
 
 bool HasSkillOfAnotherBase(const Json& header) {
   const auto skills = header.find("skills");
@@ -155,13 +152,13 @@ void CmfAppender::Commit(const Json& header) {
       added_.empty() ? end_ : std::max(end_, envelope.data.offset + envelope.data.length);
   envelope.header = {begin, text.size()};
   envelope.directory = {begin + text.size(), directory.size()};
-  envelope.header_hash = HashBytes(AsBytes(text));
+  envelope.header_hash = HashBytes(BytesOf(text));
   envelope.directory_hash = HashBytes(directory);
   envelope.required_features = Features(old.required_features, renewed, records);
 
   const FileLock& lock = *locked_.lock;
   end_ = envelope.directory.offset + envelope.directory.length;
-  WriteAt(lock.fd(), envelope.header.offset, AsBytes(text), path());
+  WriteAt(lock.fd(), envelope.header.offset, BytesOf(text), path());
   WriteAt(lock.fd(), envelope.directory.offset, directory, path());
   SyncFile(lock.fd(), path());
   lock.CheckStillNamed();

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/bytes_of.h"
 #include "formats/test_util.h"
 #include "formats/verify.h"
 #include "golden.h"
@@ -126,7 +127,7 @@ TEST_F(AppendTest, ADeadTailIsSkipped) {
 
 TEST_F(AppendTest, AFileThatWasReplacedIsNotWritten) {
   const auto appender = Open();
-  appender->Add("a", DType::kU8, {3}, AsBytes("abc"));
+  appender->Add("a", DType::kU8, {3}, BytesOf("abc"));
   fs::copy_file(File("dense_qwen3_q4"), At("other.cmf"));
   fs::rename(At("other.cmf"), file_);
   EXPECT_EQ(Thrown([&] { appender->Commit(appender->file().config()); }), ErrorCode::kIo);
@@ -135,14 +136,14 @@ TEST_F(AppendTest, AFileThatWasReplacedIsNotWritten) {
 
 TEST_F(AppendTest, EditorsWaitForEachOther) {
   auto first = Open();
-  first->Add("a", DType::kU8, {3}, AsBytes("abc"));
+  first->Add("a", DType::kU8, {3}, BytesOf("abc"));
   std::atomic<bool> waits{false};
   std::thread second([&] {
     const auto appender = CmfAppender::Open(file_, [&](const std::string&) {
       waits = true;
       waits.notify_one();
     });
-    appender->Add("b", DType::kU8, {3}, AsBytes("def"));
+    appender->Add("b", DType::kU8, {3}, BytesOf("def"));
     appender->Commit(appender->file().config());
   });
   waits.wait(false);
@@ -165,7 +166,7 @@ TEST_F(AppendTest, ASetGrowsInItsFirstShard) {
     const auto appender =
         CmfAppender::Open(At("sharded-00002-of-00003.cmf"), [](const std::string&) {});
     EXPECT_EQ(appender->path(), At("sharded-00001-of-00003.cmf"));
-    appender->Add("a", DType::kU8, {3}, AsBytes("abc"));
+    appender->Add("a", DType::kU8, {3}, BytesOf("abc"));
     appender->Commit(CmfFile::OpenAlone(appender->path())->config());
   }
   const auto set = CmfFile::Open(At("sharded-00003-of-00003.cmf"));

@@ -4,15 +4,12 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/bytes_of.h"
 #include "base/hash64.h"
 #include "platform/atomic_file.h"
 
 namespace moewe::formats {
 namespace {
-
-Bytes AsBytes(const std::string& text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
 
 // The header's text with section_hashes of what is written. A hash that was absent stays absent
 // where the section did not change.
@@ -66,7 +63,7 @@ void RewriteCmf(const CmfFile& source, const CmfChanges& changes, const std::str
   envelope.required_features =
       (old.required_features & ~(cmf::kBinaryMasks | cmf::kLoopMasks)) |
       cmf::MaskFeatures(envelope.masks.present(), contents.header.num_loops);
-  envelope.header_hash = HashBytes(AsBytes(header));
+  envelope.header_hash = HashBytes(BytesOf(header));
 
   AtomicFile out(dst);
   const auto serialized = cmf::SerializeEnvelope(envelope);

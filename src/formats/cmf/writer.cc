@@ -9,6 +9,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "base/bytes_of.h"
 #include "base/hash64.h"
 #include "base/json.h"
 #include "base/utf8.h"
@@ -27,10 +28,6 @@ namespace {
 
 constexpr uint64_t kMaxDimension = UINT32_MAX;
 constexpr uint64_t kMaxPool = UINT32_MAX;
-
-Bytes AsBytes(std::string_view text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
 
 void CheckPlan(const CmfPlan& plan, const std::string& dst) {
   std::unordered_set<std::string_view> names;
@@ -152,7 +149,7 @@ class Writer : public CmfWriter {
     const std::vector<uint8_t> directory = cmf::SerializeDirectory(records_);
     envelope.directory = {cmf::kEnvelopeSize + header_.size(), directory.size()};
     envelope.data = {data_.offset, AlignUp(end, cmf::kTensorAlignment)};
-    envelope.header_hash = HashBytes(AsBytes(header_));
+    envelope.header_hash = HashBytes(BytesOf(header_));
     envelope.directory_hash = HashBytes(directory);
 
     uint64_t position = data_.offset + envelope.data.length;
@@ -165,7 +162,7 @@ class Writer : public CmfWriter {
     place(plan_.masks, &envelope.masks);
     place(plan_.tokenizer, &envelope.tokenizer);
     place(plan_.index, &envelope.index);
-    WriteAt(file_.get(), envelope.header.offset, AsBytes(header_), partial_);
+    WriteAt(file_.get(), envelope.header.offset, BytesOf(header_), partial_);
     WriteAt(file_.get(), envelope.directory.offset, directory, partial_);
     WriteAt(file_.get(), 0, cmf::SerializeEnvelope(envelope), partial_);
     // Cuts what was reserved too much and gives the padding at the end its zeros.
@@ -182,7 +179,7 @@ class Writer : public CmfWriter {
   uint64_t ContentHash() const override {
     Hash64 hash;
     for (const cmf::DirectoryRecord& record : records_) {
-      hash.Update(AsBytes(fmt::format("{}|{}|{}|{}|", record.name, static_cast<int>(record.dtype),
+      hash.Update(BytesOf(fmt::format("{}|{}|{}|{}|", record.name, static_cast<int>(record.dtype),
                                       fmt::join(record.shape, ","), record.hash)));
     }
     return hash.Digest();
@@ -293,14 +290,14 @@ class Writer : public CmfWriter {
   // Of everything that decides which bytes go where.
   JournalIdentity Identity() const {
     Hash64 hash;
-    hash.Update(AsBytes(header_));
-    hash.Update(AsBytes(plan_.encoding_id));
+    hash.Update(BytesOf(header_));
+    hash.Update(BytesOf(plan_.encoding_id));
     for (const CmfPlanEntry& entry : plan_.tensors) {
-      hash.Update(AsBytes(fmt::format("|{}|{}|{}|", entry.name, static_cast<int>(entry.dtype),
+      hash.Update(BytesOf(fmt::format("|{}|{}|{}|", entry.name, static_cast<int>(entry.dtype),
                                       fmt::join(entry.shape, ","))));
-      if (entry.nbytes) hash.Update(AsBytes(std::to_string(*entry.nbytes)));
+      if (entry.nbytes) hash.Update(BytesOf(std::to_string(*entry.nbytes)));
     }
-    return {HashBytes(AsBytes(plan_.source_id)), hash.Digest()};
+    return {HashBytes(BytesOf(plan_.source_id)), hash.Digest()};
   }
 
   // Reads back what an earlier run wrote and takes over every tensor whose bytes are as the journal

@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "moewe/error.h"
 #include "platform/file_io.h"
+#include "platform/paths.h"
 
 namespace moewe::formats {
 namespace {
@@ -207,7 +208,7 @@ class BundleBuilder {
 
 Json ReadFolderJson(const std::string& folder, const std::string& name) {
   const std::string path = (fs::path(folder) / name).string();
-  if (!fs::exists(path)) return nullptr;
+  if (!PathExists(path)) return nullptr;
   return ParseJson(ReadWholeFile(path, kSideFileLimit), path, "", 0,
                    {.duplicate_keys = JsonOptions::DuplicateKeys::kLastWins});
 }

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <system_error>
 
 #include "formats/safetensors/chat_bundle.h"
 #include "formats/safetensors/safetensors.h"
 #include "platform/file_io.h"
+#include "platform/paths.h"
 
 namespace moewe::formats {
 namespace {
@@ -21,7 +23,7 @@ constexpr uint64_t kIndexLimit = uint64_t{256} << 20;
 std::unique_ptr<HfFolder> HfFolder::Open(const std::string& folder) {
   auto result = std::make_unique<HfFolder>();
   const std::string config_path = (fs::path(folder) / "config.json").string();
-  if (!fs::exists(config_path)) {
+  if (!PathExists(config_path)) {
     throw Error(ErrorCode::kNotFound, "the folder has no config.json", {folder, ""});
   }
   result->config_ = ReadFolderJson(folder, "config.json");
@@ -34,7 +36,7 @@ std::unique_ptr<HfFolder> HfFolder::Open(const std::string& folder) {
   }
   result->CheckWeightMap(weight_map, folder);
   const fs::path tokenizer = fs::path(folder) / "tokenizer.json";
-  if (fs::exists(tokenizer)) result->tokenizer_ = MappedFile::Open(tokenizer.string());
+  if (PathExists(tokenizer.string())) result->tokenizer_ = MappedFile::Open(tokenizer.string());
   result->chat_bundle_ = BuildChatBundle(folder, result->config_, result->tokenizer_json());
   return result;
 }
@@ -67,16 +69,22 @@ HfFolder::WeightMap HfFolder::ReadWeightMap(const std::string& path) {
 std::vector<std::string> HfFolder::FindWeightFiles(const std::string& folder,
                                                    WeightMap* weight_map) {
   const fs::path single = fs::path(folder) / "model.safetensors";
-  if (fs::exists(single)) return {single.string()};
+  if (PathExists(single.string())) return {single.string()};
   const fs::path index = fs::path(folder) / kIndexName;
   std::set<std::string> names;
-  if (fs::exists(index)) {
+  if (PathExists(index.string())) {
     *weight_map = ReadWeightMap(index.string());
     for (const auto& [tensor, file] : *weight_map) names.insert(file);
   } else {
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-      if (entry.path().extension() == ".safetensors")
-        names.insert(entry.path().filename().string());
+    std::error_code problem;
+    fs::directory_iterator entry(folder, problem);
+    for (; !problem && entry != fs::directory_iterator(); entry.increment(problem)) {
+      if (entry->path().extension() == ".safetensors") {
+        names.insert(entry->path().filename().string());
+      }
+    }
+    if (problem) {
+      throw Error(ErrorCode::kIo, "cannot list: " + problem.message(), {folder, ""});
     }
   }
   if (names.empty()) {
@@ -85,7 +93,7 @@ std::vector<std::string> HfFolder::FindWeightFiles(const std::string& folder,
   std::vector<std::string> paths;
   for (const std::string& name : names) {
     paths.push_back((fs::path(folder) / name).string());
-    if (!fs::exists(paths.back())) {
+    if (!PathExists(paths.back())) {
       throw Error(ErrorCode::kNotFound, "a shard that the index names is not there",
                   {paths.back(), ""});
     }

@@ -2,12 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include "base/bytes_of.h"
 #include "formats/test_util.h"
 
 namespace moewe::formats {
 namespace {
 
-SafetensorsHeader Parse(const std::string& file) { return ParseSafetensors(AsBytes(file), "f"); }
+SafetensorsHeader Parse(const std::string& file) { return ParseSafetensors(BytesOf(file), "f"); }
 
 std::optional<ErrorCode> Fault(const std::string& header, const std::string& data) {
   return Thrown([&] { Parse(Safetensors(header, data)); });
