@@ -126,9 +126,12 @@ class CutContainer {
   void ReleaseSkills(const std::vector<std::string>& dropped) {
     if (!container_.header.contains("skills") || !container_.header["skills"].is_array()) return;
     for (Json& skill : container_.header["skills"]) {
-      if (!skill.is_object() || !skill.contains("input_mask_task")) continue;
-      Json& task = skill["input_mask_task"];
-      if (std::find(dropped.begin(), dropped.end(), task) != dropped.end()) task = nullptr;
+      if (!skill.is_object()) continue;
+      for (const char* key : {"input_mask_task", "task"}) {
+        if (!skill.contains(key)) continue;
+        Json& task = skill[key];
+        if (std::find(dropped.begin(), dropped.end(), task) != dropped.end()) task = nullptr;
+      }
     }
   }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/vector_ops.h"
+#include "model/token_bytes.h"
 #include "moewe/error.h"
 
 namespace moewe::model {
@@ -18,6 +19,7 @@ Transformer::Transformer(std::shared_ptr<const formats::Checkpoint> checkpoint, 
       config_(std::move(config)),
       weights_(std::move(weights)),
       mask_(std::move(mask)),
+      bytes_per_token_(WeightBytesPerToken(weights_, config_, mask_)),
       compute_(pool, options.activations) {
   const bool verify_experts = options.verify == Verify::kLazy;
   static const LayerMask kWhole;

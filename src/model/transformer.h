@@ -31,7 +31,7 @@ class Transformer : public Model {
 
   const ModelConfig& config() const override { return config_; }
   const formats::Checkpoint& checkpoint() const override { return *checkpoint_; }
-  uint64_t weight_bytes_per_token() const override { return weights_.bytes_per_token; }
+  uint64_t weight_bytes_per_token() const override { return bytes_per_token_; }
   uint64_t weight_bytes_total() const override { return weights_.bytes_total; }
   uint64_t expert_bytes_total() const override { return weights_.expert_bytes; }
 
@@ -61,6 +61,7 @@ class Transformer : public Model {
   const ModelConfig config_;
   const Weights weights_;
   const TaskMask mask_;
+  const uint64_t bytes_per_token_;
   kernels::Compute compute_;
 
   AttentionScratch attention_scratch_;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -268,7 +267,6 @@ class Binder {
   void CountBytes() {
     uint64_t trunk = 0;  // read by every token
     uint64_t experts_all = 0;
-    uint64_t experts_read = 0;  // by one token
     const auto size = [](const Matrix& m) { return uint64_t{m.bytes.size()}; };
     const auto ffn_size = [&](const FfnMatrices& f) {
       return size(f.gate) + size(f.up) + size(f.down);
@@ -284,17 +282,10 @@ class Binder {
       }
       trunk += ffn_size(layer.ffn) + ffn_size(layer.moe.shared) + size(layer.moe.router) +
                size(layer.moe.shared_gate);
-      if (layer.is_moe) {
-        uint64_t experts = 0;
-        for (const FfnMatrices& expert : layer.moe.experts) experts += ffn_size(expert);
-        const uint64_t count = layer.moe.experts.size();
-        experts_all += experts;
-        experts_read += experts / count * std::min<uint64_t>(config_.moe.top_k, count);
-      }
+      for (const FfnMatrices& expert : layer.moe.experts) experts_all += ffn_size(expert);
     }
     trunk += floats(out_.final_norm) + size(out_.lm_head);
     const uint64_t embed = size(out_.embed);
-    out_.bytes_per_token = trunk + experts_read + embed / out_.embed.rows;
     out_.expert_bytes = experts_all;
     out_.bytes_total = trunk + experts_all + (config_.tie_word_embeddings ? 0 : embed);
   }

@@ -57,8 +57,6 @@ struct Weights {
   std::vector<std::vector<uint64_t>> row_starts;  // what Matrix::row_starts point at
   uint64_t bytes_total = 0;
   uint64_t expert_bytes = 0;  // of these, routed experts
-  uint64_t bytes_per_token =
-      0;  // what one decoded token reads: of a layer's experts, top_k of mean size
 };
 
 enum class TensorHashes : uint8_t { kIgnore, kVerifyAllButExperts };
