@@ -37,12 +37,14 @@ const Kept* Find(const std::map<uint32_t, Kept>& by_layer, uint32_t layer) {
 // `kept` of the tensor's rows or columns; of a vector there are only columns.
 Selection Select(const formats::TensorView& tensor, Axis axis, const Kept& kept,
                  const formats::Checkpoint& source) {
-  if (tensor.shape.size() == 1) axis = Axis::kColumns;
-  const uint64_t size = axis == Axis::kRows ? tensor.shape.front() : tensor.shape.back();
-  if (kept->back() >= size || (axis == Axis::kRows && tensor.shape.size() != 2)) {
+  const std::vector<uint64_t>& shape = tensor.shape;
+  if (shape.size() == 1) axis = Axis::kColumns;
+  const bool fits = axis == Axis::kRows ? shape.size() == 2 : !shape.empty();
+  const uint64_t size = !fits ? 0 : axis == Axis::kRows ? shape.front() : shape.back();
+  if (kept->back() >= size) {
     throw Error(ErrorCode::kParse,
                 fmt::format("{} has the shape [{}] and cannot be cut to {} up to number {}",
-                            tensor.name, fmt::join(tensor.shape, ", "), kept->size(), kept->back()),
+                            tensor.name, fmt::join(shape, ", "), kept->size(), kept->back()),
                 {source.files()[tensor.file_index], tensor.name, tensor.file_offset});
   }
   if (kept->size() == size) return {};

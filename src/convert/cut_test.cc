@@ -341,6 +341,35 @@ TEST_F(CutTest, CountsThatSayNothingOrOfAnotherModel) {
   EXPECT_EQ(Thrown([&] { PlanExpertCut(*dense, {{{0, some}}, 0}, 0.5, "f"); }), ErrorCode::kUsage);
 }
 
+TEST_F(CutTest, WhatIsNoModelIsNotCut) {
+  // A router with more rows than the layer has experts.
+  const auto whole = CmfFile::Open(File("moe_qwen2_q8.cmf"));
+  formats::CmfPlan plan;
+  plan.header = whole->config();
+  std::vector<Bytes> bytes;
+  for (const TensorView& tensor : whole->tensors()) {
+    if (tensor.name.find("mlp.experts.7.") != std::string::npos) continue;
+    plan.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.bytes.size()});
+    bytes.push_back(tensor.bytes);
+  }
+  const auto writer = formats::CmfWriter::Create(std::move(plan), At("gap.cmf"));
+  for (size_t i = 0; i < bytes.size(); ++i) writer->Write(i, bytes[i]);
+  writer->Finish();
+  const auto gap = CmfFile::Open(At("gap.cmf"));
+  EXPECT_EQ(Thrown([&] { PlanExpertCut(*gap, CountsOf("moe_qwen2_q8"), 0.5, "f"); }),
+            ErrorCode::kParse);
+  // A bias of fewer experts.
+  const std::vector<float> bias(3, 0.0f);
+  TensorView view;
+  view.shape = {bias.size()};
+  view.bytes = {reinterpret_cast<const uint8_t*>(bias.data()), bias.size() * sizeof(float)};
+  Rewrite(File("moe_qwen2_q8.cmf"), "bias.cmf", [](Json*) {},
+          {{"model.layers.1.mlp.expert_bias", view}});
+  EXPECT_EQ(Thrown([&] { CutExperts(At("bias.cmf"), CountsOf("moe_qwen2_q8"), 0.85, "x.cmf"); }),
+            ErrorCode::kParse);
+  EXPECT_FALSE(fs::exists(At("x.cmf")));
+}
+
 TEST_F(CutTest, AnInterruptedCutIsContinued) {
   const std::string source = File("moe_qwen3_q4tp.cmf");
   ConvertOptions options;

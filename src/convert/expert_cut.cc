@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string_view>
 
 #include "base/hash64.h"
+#include "convert/vbit_budget.h"
 #include "moewe/error.h"
 
 namespace moewe::convert {
@@ -18,6 +20,24 @@ std::vector<uint64_t> CountsOf(const std::vector<uint32_t>& kept,
   std::vector<uint64_t> result;
   for (const uint32_t expert : kept) result.push_back(counts[expert]);
   return result;
+}
+
+// A router has a row an expert, and experts are numbered without gaps (section 11.1). Throws
+// Error{kParse} otherwise: what is left would be no model either.
+void CheckExperts(const formats::CmfFile& source, const std::map<uint32_t, uint32_t>& rows) {
+  std::map<uint32_t, std::set<uint32_t>> present;
+  for (const formats::TensorView& tensor : source.tensors()) {
+    if (const auto parsed = ParseExpertTensor(tensor.name)) {
+      present[parsed->layer].insert(parsed->expert);
+    }
+  }
+  for (const auto& [layer, count] : rows) {
+    const std::set<uint32_t>& experts = present[layer];
+    if (experts.size() == count && (experts.empty() || *experts.rbegin() + 1 == count)) continue;
+    throw Error(ErrorCode::kParse,
+                fmt::format("the router has {} rows, the layer {} experts", count, experts.size()),
+                {source.files().front(), fmt::format("model.layers.{}.mlp.gate.weight", layer)});
+  }
 }
 
 // Groups of experts are by number: a cut would put other experts into them.
@@ -53,7 +73,9 @@ CountsFile EmbeddedCounts(const formats::CmfFile& source) {
 ExpertCut PlanExpertCut(const formats::CmfFile& source, const CountsFile& counts, double cover,
                         const std::string& file) {
   RefuseGroups(source);
-  const auto covering = CoveringExperts(counts.counts, cover, ExpertsByLayer(source), file);
+  const std::map<uint32_t, uint32_t> experts = ExpertsByLayer(source);
+  CheckExperts(source, experts);
+  const auto covering = CoveringExperts(counts.counts, cover, experts, file);
   ExpertCut cut;
   ExpertCounts remaining;
   std::vector<size_t> kept_per_layer;

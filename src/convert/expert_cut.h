@@ -24,7 +24,8 @@ CountsFile EmbeddedCounts(const formats::CmfFile& source);
 
 // In every counted layer the experts that CoveringExperts gives, at least one; other layers stay
 // whole. `file` is where the counts are from. Throws what CoveringExperts throws, Error{kUsage} if
-// nothing would go, Error{kUnsupported} for a router that chooses groups of experts first.
+// nothing would go, Error{kUnsupported} for a router that chooses groups of experts first,
+// Error{kParse} for a layer whose router and experts do not belong together.
 ExpertCut PlanExpertCut(const formats::CmfFile& source, const CountsFile& counts, double cover,
                         const std::string& file);
 
