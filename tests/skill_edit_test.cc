@@ -33,8 +33,8 @@ class SkillEditProgram : public testing::Test {
 // The donor is the same checkpoint in another dtype, far enough from the file's to be a change.
 TEST_F(SkillEditProgram, AddRunRemove) {
   Copy("dense_qwen3_q8.cmf", "m.cmf");
-  std::string text;
-  for (int i = 0; i < 60; ++i) text += "word" + std::to_string(i * i) + " and so on; ";
+  std::string text;  // that fits the model's 256 positions
+  for (int i = 0; i < 12; ++i) text += "word" + std::to_string(i * i) + " and so on; ";
   const std::string texts = folder_.Put("t.txt", text);
   const std::string add = "skill add " + At("m.cmf") + " --donor " + Golden("dense_qwen3_q1s.cmf") +
                           " --id one --dtype q8 --layers 0-1 --texts " + texts;

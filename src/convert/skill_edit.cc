@@ -245,6 +245,7 @@ class Adder {
     load.task = task;
     const auto model = model::Model::Load(std::move(checkpoint), load, &pool_);
     engine::ScoreOptions score;
+    score.window = std::min(score.window, model->config().max_position_embeddings);
     score.cancel = options_.cancel;
     model::KvPool kv(model->config(), model::KvType::kF16, model::BlocksFor(score.window));
     return std::exp(engine::ScoreTokens(model.get(), &kv, &pool_, options_.eval, score).MeanNll());
