@@ -29,6 +29,27 @@ constexpr double kWeightTolerance = 1e-3;
   throw Error(ErrorCode::kUsage, problem, {"", "--skill"});
 }
 
+// "task" only informs (section 9.1): it may name a mask that did not come along.
+std::string TaskOf(const SkillRecord& skill, const formats::Checkpoint& checkpoint) {
+  const auto* file = dynamic_cast<const formats::CmfFile*>(&checkpoint);
+  if (file == nullptr) return {};
+  const std::vector<formats::cmf::TaskMask>& masks = file->contents().masks.masks;
+  const auto has = [&](const std::string& name) {
+    return std::any_of(masks.begin(), masks.end(),
+                       [&](const formats::cmf::TaskMask& mask) { return mask.name == name; });
+  };
+  const std::string& task = skill.input_mask_task;
+  if (task.empty()) return has(skill.task) ? skill.task : std::string();
+  if (!has(task)) {
+    throw Error(ErrorCode::kParse,
+                fmt::format("skill '{}' belongs to task mask '{}', which the file does not have; "
+                            "--task none runs without",
+                            skill.id, task),
+                {checkpoint.files().front(), "header.skills"});
+  }
+  return task;
+}
+
 WeightedSkill ParsePart(std::string_view part, const formats::Checkpoint& checkpoint) {
   const size_t equals = part.rfind('=');
   if (equals == part.npos) Malformed(fmt::format("'{}' is not ID=WEIGHT", part));
@@ -108,8 +129,7 @@ std::string LinkedTask(const formats::Checkpoint& checkpoint, const SkillChoice&
   for (const WeightedSkill& skill : choice) {
     const SkillRecord* record = formats::cmf::FindSkill(SkillsOf(checkpoint), skill.id);
     if (record == nullptr) continue;
-    const std::string& task =
-        record->input_mask_task.empty() ? record->task : record->input_mask_task;
+    const std::string task = TaskOf(*record, checkpoint);
     if (&skill != &choice.front() && task != linked) return {};
     linked = task;
   }

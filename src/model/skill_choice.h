@@ -47,7 +47,7 @@ SkillChoice ParseSkillChoice(const std::string& text, const formats::Checkpoint&
 // The inverse: "none", "sql", "sql=0.6,prose=0.4".
 std::string SkillChoiceText(const SkillChoice& choice);
 
-// The task mask that belongs to the skills; empty if they have none, or not the same one.
+// The task mask that the skills share, or empty. Throws Error{kParse} if the file lacks it.
 std::string LinkedTask(const formats::Checkpoint& checkpoint, const SkillChoice& choice);
 
 // Of energies in ascending order: the first, or with a temperature T the first two by

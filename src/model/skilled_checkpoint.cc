@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <new>
 #include <string>
@@ -30,7 +32,7 @@ std::string_view Replaced(const TensorView& tensor, const std::string& id) {
 }
 
 // By the backbone's tensor: what each chosen skill puts in its place, null where it has nothing.
-using Replacements = std::map<const TensorView*, std::vector<const TensorView*>>;
+using Replacements = std::map<const TensorView*, std::vector<const TensorView*>, std::less<>>;
 
 Replacements FindReplacements(const formats::Checkpoint& checkpoint, const SkillChoice& choice) {
   Replacements replacements;
@@ -199,10 +201,31 @@ uint64_t ExtraBytes(const formats::Checkpoint& checkpoint, const SkillChoice& ch
 uint64_t MostExtraBytes(const formats::Checkpoint& checkpoint, const std::vector<std::string>& ids,
                         bool pairs) {
   uint64_t most = 0;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (!pairs || ids.size() == 1) most = std::max(most, ExtraBytes(checkpoint, {{ids[i], 1.0}}));
-    for (size_t j = i + 1; pairs && j < ids.size(); ++j) {
-      most = std::max(most, ExtraBytes(checkpoint, {{ids[i], 0.5}, {ids[j], 0.5}}));
+  if (!pairs || ids.size() < 2) {
+    for (const std::string& id : ids) most = std::max(most, ExtraBytes(checkpoint, {{id, 1.0}}));
+    return most;
+  }
+  // What each one replaces is looked up once; a pair replaces what either does.
+  std::vector<std::vector<const TensorView*>> replaced;
+  for (const std::string& id : ids) {
+    std::vector<const TensorView*>& tensors = replaced.emplace_back();
+    for (const auto& [backbone, sources] : FindReplacements(checkpoint, {{id, 1.0}})) {
+      tensors.push_back(backbone);
+    }
+  }
+  std::vector<const TensorView*> either;
+  for (size_t i = 0; i < replaced.size(); ++i) {
+    for (size_t j = i + 1; j < replaced.size(); ++j) {
+      either.clear();
+      std::set_union(replaced[i].begin(), replaced[i].end(), replaced[j].begin(), replaced[j].end(),
+                     std::back_inserter(either), std::less<>());
+      uint64_t more = 0;
+      uint64_t less = 0;
+      for (const TensorView* backbone : either) {
+        more = SaturatingAdd(more, BlendBytes(*backbone));
+        less += backbone->bytes.size();
+      }
+      if (more > less) most = std::max(most, more - less);
     }
   }
   return most;

@@ -346,6 +346,16 @@ TEST_F(SkillsTest, ASkillBringsItsMask) {
   options.task = "none";
   const auto without = Model::Load(file, options, &threads_);
   EXPECT_EQ(Logits(linked.get()), Logits(asked.get()));
+  // A mask that is not there: an error for one that the skill needs, unless nobody asks for it.
+  const std::string base = "skill_base";
+  const auto with = [&](const char* key) {
+    return formats::OpenCheckpoint(
+        Write(key, base, Json::array({{{"id", "x"}, {key, "gone"}}}), {}));
+  };
+  EXPECT_EQ(LinkedTask(*with("task"), {{"x", 1.0}}), "");
+  EXPECT_EQ(Thrown([&] { LinkedTask(*with("input_mask_task"), {{"x", 1.0}}); }), ErrorCode::kParse);
+  EXPECT_NO_THROW(Load((folder_ / "input_mask_task").string(), "x"));
+  EXPECT_EQ(LinkedTask(*formats::OpenCheckpoint(File("applied")), {{"gfx-html", 1.0}}), "general");
   EXPECT_NE(Logits(linked.get()), Logits(without.get()));
 }
 
