@@ -24,7 +24,6 @@ namespace moewe::kernels::HWY_NAMESPACE {
 
 // Positions whose scores are held at once: a block of the cache, or part of a larger one.
 constexpr size_t kTilePositions = 32;
-constexpr size_t kTileVectors = 4;  // of values summed at once
 
 // A stretch of adjacent rows of one block.
 struct KvRows {
@@ -42,58 +41,77 @@ KvRows RowsFrom(const KvBlocks& kv, size_t position, size_t end) {
   return {block + slot * stride, stride, count};
 }
 
-// scores[i] = scale * q . row i, soft-capped.
-template <class Stored>
-void Scores(const AttentionParams& params, const float* q, const KvRows& rows, float* scores) {
-  constexpr size_t kRows = 4;
+// scores[t][i] = scale * q[t] . row i, soft-capped.
+template <class Stored, size_t T>
+void Scores(const AttentionParams& params, const float* const* q, const KvRows& rows,
+            float (*scores)[kTilePositions]) {
+  constexpr size_t kRows = T == 1 ? 4 : 2;  // AVX2 has 16 registers
   for (size_t i = 0; i < rows.count; i += kRows) {
     const uint8_t* at[kRows];
     for (size_t r = 0; r < kRows; ++r) {
       at[r] = rows.first + std::min(i + r, rows.count - 1) * rows.stride;
     }
-    float out[1][kRows];
-    DotTile<Stored, kRows, 1>(at, &q, params.head_dim, out);
-    for (size_t r = 0; r < kRows && i + r < rows.count; ++r)
-      scores[i + r] = out[0][r] * params.scale;
+    float out[T][kRows];
+    DotTile<Stored, kRows, T>(at, q, params.head_dim, out);
+    for (size_t t = 0; t < T; ++t) {
+      for (size_t r = 0; r < kRows && i + r < rows.count; ++r) {
+        scores[t][i + r] = out[t][r] * params.scale;
+      }
+    }
   }
   if (params.soft_cap == 0) return;
-  for (size_t i = 0; i < rows.count; ++i) {
-    scores[i] = params.soft_cap * std::tanh(scores[i] / params.soft_cap);
+  for (size_t t = 0; t < T; ++t) {
+    for (size_t i = 0; i < rows.count; ++i) {
+      scores[t][i] = params.soft_cap * std::tanh(scores[t][i] / params.soft_cap);
+    }
   }
 }
 
-// sums[v] = sums[v] * fade + sum over rows of weights[row] * row[v].
-template <class Stored>
-void AddValues(const KvRows& rows, const float* weights, float fade, size_t dim, float* sums) {
+// sums[t][v] = sums[t][v] * fade[t] + sum over rows of weights[t][row] * row[v].
+template <class Stored, size_t T>
+void AddValues(const KvRows& rows, const float (*weights)[kTilePositions], const float* fade,
+               size_t dim, float* const* sums) {
+  constexpr size_t kVectors = T == 1 ? 4 : 2;  // of values summed at once
   const DF d;
   const size_t lanes = hn::Lanes(d);
-  const VF fades = hn::Set(d, fade);
   size_t v = 0;
-  for (; v + kTileVectors * lanes <= dim; v += kTileVectors * lanes) {
-    VF acc[kTileVectors];
-    for (size_t k = 0; k < kTileVectors; ++k) {
-      acc[k] = hn::Mul(hn::LoadU(d, sums + v + k * lanes), fades);
+  for (; v + kVectors * lanes <= dim; v += kVectors * lanes) {
+    VF acc[T][kVectors];
+    for (size_t t = 0; t < T; ++t) {
+      for (size_t k = 0; k < kVectors; ++k) {
+        acc[t][k] = hn::Mul(hn::LoadU(d, sums[t] + v + k * lanes), hn::Set(d, fade[t]));
+      }
     }
     const uint8_t* p = rows.first + v * Stored::kBytes;
     for (size_t i = 0; i < rows.count; ++i, p += rows.stride) {
-      const VF weight = hn::Set(d, weights[i]);
-      for (size_t k = 0; k < kTileVectors; ++k) {
-        acc[k] = hn::MulAdd(weight, Stored::Load(d, p + k * lanes * Stored::kBytes), acc[k]);
+      VF values[kVectors];
+      for (size_t k = 0; k < kVectors; ++k) {
+        values[k] = Stored::Load(d, p + k * lanes * Stored::kBytes);
+      }
+      for (size_t t = 0; t < T; ++t) {
+        const VF weight = hn::Set(d, weights[t][i]);
+        for (size_t k = 0; k < kVectors; ++k) {
+          acc[t][k] = hn::MulAdd(weight, values[k], acc[t][k]);
+        }
       }
     }
-    for (size_t k = 0; k < kTileVectors; ++k) hn::StoreU(acc[k], d, sums + v + k * lanes);
+    for (size_t t = 0; t < T; ++t) {
+      for (size_t k = 0; k < kVectors; ++k) hn::StoreU(acc[t][k], d, sums[t] + v + k * lanes);
+    }
   }
   for (; v < dim; v += lanes) {
     const size_t count = std::min(lanes, dim - v);
-    VF acc =
-        hn::Mul(LoadPart<StoredF32>(d, reinterpret_cast<const uint8_t*>(sums + v), count), fades);
-    const uint8_t* p = rows.first + v * Stored::kBytes;
-    for (size_t i = 0; i < rows.count; ++i, p += rows.stride) {
-      acc = hn::MulAdd(hn::Set(d, weights[i]), LoadPart<Stored>(d, p, count), acc);
+    for (size_t t = 0; t < T; ++t) {
+      VF acc = hn::Mul(LoadPart<StoredF32>(d, reinterpret_cast<const uint8_t*>(sums[t] + v), count),
+                       hn::Set(d, fade[t]));
+      const uint8_t* p = rows.first + v * Stored::kBytes;
+      for (size_t i = 0; i < rows.count; ++i, p += rows.stride) {
+        acc = hn::MulAdd(hn::Set(d, weights[t][i]), LoadPart<Stored>(d, p, count), acc);
+      }
+      alignas(64) float part[HWY_MAX_BYTES / sizeof(float)];
+      hn::Store(acc, d, part);
+      std::memcpy(sums[t] + v, part, count * sizeof(float));
     }
-    alignas(64) float part[HWY_MAX_BYTES / sizeof(float)];
-    hn::Store(acc, d, part);
-    std::memcpy(sums + v, part, count * sizeof(float));
   }
 }
 
@@ -110,39 +128,65 @@ double Weigh(float* scores, size_t count, float max) {
   return sum;
 }
 
-template <class Stored>
-void Attend(const AttentionParams& params, const float* q, const KvBlocks& keys,
-            const KvBlocks& values, size_t begin, size_t end, float* out) {
-  float max = params.sink != nullptr ? *params.sink : -std::numeric_limits<float>::infinity();
-  double sum = params.sink != nullptr ? 1.0 : 0.0;
-  std::fill_n(out, params.value_dim, 0.0f);
-  alignas(64) float scores[kTilePositions];
+// The order of operations of a query does not depend on T.
+template <class Stored, size_t T>
+void Attend(const AttentionParams& params, const float* const* q, const KvBlocks& keys,
+            const KvBlocks& values, size_t begin, size_t end, float* const* out) {
+  const float sink =
+      params.sink != nullptr ? *params.sink : -std::numeric_limits<float>::infinity();
+  float max[T];
+  float fade[T];
+  double sum[T];
+  for (size_t t = 0; t < T; ++t) {
+    max[t] = sink;
+    sum[t] = params.sink != nullptr ? 1.0 : 0.0;
+    std::fill_n(out[t], params.value_dim, 0.0f);
+  }
+  alignas(64) float scores[T][kTilePositions];
   for (size_t position = begin; position < end;) {
     const KvRows key_rows = RowsFrom<Stored>(keys, position, end);
     const KvRows value_rows = RowsFrom<Stored>(values, position, end);
     const size_t count = key_rows.count;
-    Scores<Stored>(params, q, key_rows, scores);
-    float tile_max = max;
-    for (size_t i = 0; i < count; ++i) tile_max = scores[i] > tile_max ? scores[i] : tile_max;
-    // What was summed against a smaller maximum fades; nothing yet is zero whatever the factor.
-    const float fade = max == tile_max ? 1.0f : std::exp(max - tile_max);
-    max = tile_max;
-    sum = sum * double{fade} + Weigh(scores, count, max);
-    AddValues<Stored>(value_rows, scores, fade, params.value_dim, out);
+    Scores<Stored, T>(params, q, key_rows, scores);
+    for (size_t t = 0; t < T; ++t) {
+      float tile_max = max[t];
+      for (size_t i = 0; i < count; ++i) {
+        tile_max = scores[t][i] > tile_max ? scores[t][i] : tile_max;
+      }
+      // What was summed against a smaller maximum fades; nothing yet is zero whatever the factor.
+      fade[t] = max[t] == tile_max ? 1.0f : std::exp(max[t] - tile_max);
+      max[t] = tile_max;
+      sum[t] = sum[t] * double{fade[t]} + Weigh(scores[t], count, tile_max);
+    }
+    AddValues<Stored, T>(value_rows, scores, fade, params.value_dim, out);
     position += count;
   }
-  // A NaN stays visible; no positions and no sink give zeros.
-  const float inverse = sum == 0 ? 0.0f : static_cast<float>(1.0 / sum);
-  for (size_t i = 0; i < params.value_dim; ++i) out[i] *= inverse;
+  for (size_t t = 0; t < T; ++t) {
+    // A NaN stays visible; no positions and no sink give zeros.
+    const float inverse = sum[t] == 0 ? 0.0f : static_cast<float>(1.0 / sum[t]);
+    for (size_t i = 0; i < params.value_dim; ++i) out[t][i] *= inverse;
+  }
 }
 
-void AttendOneImpl(const AttentionParams& params, const float* q, const KvBlocks& keys,
-                   const KvBlocks& values, size_t begin, size_t end, float* out) {
+template <size_t T>
+void AttendStored(const AttentionParams& params, const float* const* q, const KvBlocks& keys,
+                  const KvBlocks& values, size_t begin, size_t end, float* const* out) {
   if (keys.type == KvType::kF32) {
-    Attend<StoredF32>(params, q, keys, values, begin, end, out);
+    Attend<StoredF32, T>(params, q, keys, values, begin, end, out);
   } else {
-    Attend<StoredF16>(params, q, keys, values, begin, end, out);
+    Attend<StoredF16, T>(params, q, keys, values, begin, end, out);
   }
+}
+
+void AttendImpl(const AttentionParams& params, const float* const* q, size_t n,
+                const KvBlocks& keys, const KvBlocks& values, size_t begin, size_t end,
+                float* const* out) {
+  for (; n >= kAttendTogether; n -= kAttendTogether, q += kAttendTogether, out += kAttendTogether) {
+    AttendStored<kAttendTogether>(params, q, keys, values, begin, end, out);
+  }
+  if (n == 3) AttendStored<3>(params, q, keys, values, begin, end, out);
+  if (n == 2) AttendStored<2>(params, q, keys, values, begin, end, out);
+  if (n == 1) AttendStored<1>(params, q, keys, values, begin, end, out);
 }
 
 }  // namespace moewe::kernels::HWY_NAMESPACE
@@ -151,16 +195,24 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace moewe::kernels {
 
-HWY_EXPORT(AttendOneImpl);
+HWY_EXPORT(AttendImpl);
 
-void AttendOne(const AttentionParams& params, const float* q, const KvBlocks& keys,
-               const KvBlocks& values, size_t begin, size_t end, float* out) {
+void Attend(const AttentionParams& params, std::span<const float* const> q, const KvBlocks& keys,
+            const KvBlocks& values, size_t begin, size_t end, float* const* out) {
   // The fast version walks keys and values together.
   const bool alike = keys.type == values.type && keys.block_tokens == values.block_tokens;
   if (ActiveIsa() == Isa::kScalar || !alike) {
-    return reference::AttendOne(params, q, keys, values, begin, end, out);
+    for (size_t i = 0; i < q.size(); ++i) {
+      reference::AttendOne(params, q[i], keys, values, begin, end, out[i]);
+    }
+    return;
   }
-  HWY_DYNAMIC_DISPATCH(AttendOneImpl)(params, q, keys, values, begin, end, out);
+  HWY_DYNAMIC_DISPATCH(AttendImpl)(params, q.data(), q.size(), keys, values, begin, end, out);
+}
+
+void AttendOne(const AttentionParams& params, const float* q, const KvBlocks& keys,
+               const KvBlocks& values, size_t begin, size_t end, float* out) {
+  Attend(params, {&q, 1}, keys, values, begin, end, &out);
 }
 
 }  // namespace moewe::kernels

@@ -1,4 +1,4 @@
-// Softmax attention of one query row block over a paged KV cache.
+// Softmax attention of query heads over a paged KV cache.
 #ifndef MOEWE_KERNELS_ATTENTION_H_
 #define MOEWE_KERNELS_ATTENTION_H_
 
@@ -32,6 +32,14 @@ struct AttentionParams {
 // batches rows.
 void AttendOne(const AttentionParams& params, const float* q, const KvBlocks& keys,
                const KvBlocks& values, size_t begin, size_t end, float* out);
+
+// Queries that share the work of reading keys and values.
+inline constexpr size_t kAttendTogether = 4;
+
+// The same for several queries over the same positions, the query heads of one KV head: out[i] is
+// what AttendOne gives for q[i], bit for bit.
+void Attend(const AttentionParams& params, std::span<const float* const> q, const KvBlocks& keys,
+            const KvBlocks& values, size_t begin, size_t end, float* const* out);
 
 }  // namespace moewe::kernels
 

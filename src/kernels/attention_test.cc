@@ -51,6 +51,32 @@ void Compare(const AttentionParams& params, const Cache& keys, const Cache& valu
   }
 }
 
+TEST(Attention, SeveralQueriesGiveWhatEachGivesAlone) {
+  for (KvType type : {KvType::kF16, KvType::kF32}) {
+    for (uint32_t dim : {1u, 17u, 80u, 128u}) {
+      const Cache keys(100, dim, 16, type, 1);
+      const Cache values(100, dim, 16, type, 2);
+      const float sink = 0.5f;
+      const AttentionParams params{dim, dim, 0.3f, dim == 17 ? 20.0f : 0.0f,
+                                   dim == 80 ? &sink : nullptr};
+      for (size_t n = 1; n <= 9; ++n) {
+        const std::vector<float> q = RandomFloats(n * dim, 3, 3.0f);
+        std::vector<float> together(n * dim);
+        std::vector<float> alone(n * dim);
+        std::vector<const float*> qs;
+        std::vector<float*> outs;
+        for (size_t i = 0; i < n; ++i) {
+          qs.push_back(&q[i * dim]);
+          outs.push_back(&together[i * dim]);
+          AttendOne(params, qs[i], keys.blocks, values.blocks, 3, 97, &alone[i * dim]);
+        }
+        Attend(params, qs, keys.blocks, values.blocks, 3, 97, outs.data());
+        ASSERT_EQ(together, alone) << n << " of " << dim;
+      }
+    }
+  }
+}
+
 TEST(Attention, MatchesScalar) {
   for (KvType type : {KvType::kF16, KvType::kF32}) {
     for (uint32_t dim : {1u, 8u, 17u, 64u, 80u, 128u, 256u}) {

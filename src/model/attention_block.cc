@@ -60,7 +60,13 @@ void AttentionBlock::ChooseHeads(const LayerMask& mask) {
   }
   for (const uint32_t head : heads_) {
     const uint32_t kv_head = head / (shape_.num_heads / shape_.num_kv_heads);
-    if (kv_heads_.empty() || kv_heads_.back() != kv_head) kv_heads_.push_back(kv_head);
+    const bool new_kv_head = kv_heads_.empty() || kv_heads_.back() != kv_head;
+    if (new_kv_head) kv_heads_.push_back(kv_head);
+    if (new_kv_head || head_groups_.back().count == kernels::kAttendTogether) {
+      head_groups_.push_back({kv_head, {}, 0});
+    }
+    HeadGroup& group = head_groups_.back();
+    group.heads[group.count++] = head;
   }
   const auto rows = [&](const std::vector<uint32_t>& heads, uint32_t all, bool whole) {
     std::vector<uint32_t> result;
@@ -93,10 +99,11 @@ void AttentionBlock::Run(const Step& step, const float* x, float* out) {
   ForRows(pool, n, [&](size_t row) { PrepareRow(step, row); });
   CollectBlocks(step);
   mixed_ = scratch_.mixed.Need(n * q_width_);
-  const size_t heads = heads_.size();
-  if (heads != shape_.num_heads) std::fill_n(mixed_, n * q_width_, 0.0f);
-  pool.Run(n * heads,
-           [&](size_t task, int) { AttendHead(step, task / heads, heads_[task % heads]); });
+  if (heads_.size() != shape_.num_heads) std::fill_n(mixed_, n * q_width_, 0.0f);
+  const size_t groups = head_groups_.size();
+  pool.Run(n * groups, [&](size_t task, int) {
+    AttendHeads(step, task / groups, head_groups_[task % groups]);
+  });
   const kernels::Projection o{weights_.o, OrNull(weights_.o_bias), out, config_.hidden_size};
   step.compute->Project({&o, 1}, mixed_, n, q_width_);
 }
@@ -168,12 +175,11 @@ void AttentionBlock::CollectBlocks(const Step& step) {
   }
 }
 
-void AttentionBlock::AttendHead(const Step& step, size_t row, uint32_t head) const {
+void AttentionBlock::AttendHeads(const Step& step, size_t row, const HeadGroup& group) const {
   const StepRow place = step.rows[row];
   const Sequence& sequence = *step.sequences[place.chunk];
   const size_t blocks = sequence.blocks().size();
-  const uint32_t kv_head = head / (shape_.num_heads / shape_.num_kv_heads);
-  const size_t first = first_block_[place.chunk] + kv_head * blocks;
+  const size_t first = first_block_[place.chunk] + group.kv_head * blocks;
   kernels::KvBlocks keys;
   keys.blocks = {key_blocks_ + first, blocks};
   keys.block_tokens = kBlockTokens;
@@ -190,8 +196,14 @@ void AttentionBlock::AttendHead(const Step& step, size_t row, uint32_t head) con
   const size_t end = size_t{place.position} + 1;
   const size_t window = shape_.sliding_window;
   const size_t begin = window != 0 && end > window ? end - window : 0;
-  const size_t offset = row * q_width_ + size_t{head} * shape_.head_dim;
-  kernels::AttendOne(params, q_ + offset, keys, values, begin, end, mixed_ + offset);
+  std::array<const float*, kernels::kAttendTogether> q{};
+  std::array<float*, kernels::kAttendTogether> out{};
+  for (size_t i = 0; i < group.count; ++i) {
+    const size_t offset = row * q_width_ + size_t{group.heads[i]} * shape_.head_dim;
+    q[i] = q_ + offset;
+    out[i] = mixed_ + offset;
+  }
+  kernels::Attend(params, {q.data(), group.count}, keys, values, begin, end, out.data());
 }
 
 }  // namespace moewe::model

@@ -3,9 +3,11 @@
 #ifndef MOEWE_MODEL_ATTENTION_BLOCK_H_
 #define MOEWE_MODEL_ATTENTION_BLOCK_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
+#include "kernels/attention.h"
 #include "model/config.h"
 #include "model/step.h"
 #include "model/task_mask.h"
@@ -38,7 +40,13 @@ class AttentionBlock {
   // Norms, rotation and KV append of one row.
   void PrepareRow(const Step& step, size_t row);
   void CollectBlocks(const Step& step);
-  void AttendHead(const Step& step, size_t row, uint32_t head) const;
+  // Query heads of one KV head that read it together.
+  struct HeadGroup {
+    uint32_t kv_head;
+    std::array<uint32_t, kernels::kAttendTogether> heads;
+    size_t count;
+  };
+  void AttendHeads(const Step& step, size_t row, const HeadGroup& group) const;
 
   const int visit_;
   const ModelConfig& config_;
@@ -48,6 +56,7 @@ class AttentionBlock {
   const size_t q_width_, kv_width_;
   const bool no_heads_;
   std::vector<uint32_t> heads_, kv_heads_;  // that are computed, ascending
+  std::vector<HeadGroup> head_groups_;
   std::vector<uint32_t> q_rows_, kv_rows_;  // of the projections; empty = all
   // Of the step that runs.
   float *q_ = nullptr, *k_ = nullptr, *v_ = nullptr, *mixed_ = nullptr;
