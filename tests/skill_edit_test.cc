@@ -78,10 +78,10 @@ TEST_F(SkillEditProgram, ExportAndApply) {
   const Json tensors =
       RunMoewe("diff --json " + At("out.cmf") + " " + Golden("specialist.cmf")).json()["tensors"];
   EXPECT_EQ(tensors, Json::array());
-  const Outcome other = RunMoewe(apply + Golden("masks_llama_q8row.cmf") + skill);
+  const Outcome other = RunMoewe(apply + Golden("specialist.cmf") + skill);
   EXPECT_EQ(other.code, 3);
   EXPECT_EQ(Code(other), "Parse");
-  EXPECT_EQ(RunMoewe(apply + Golden("masks_llama_q8row.cmf") + skill + " --force").code, 0);
+  EXPECT_EQ(RunMoewe(apply + Golden("specialist.cmf") + skill + " --force").code, 0);
   EXPECT_EQ(RunMoewe(apply + base + " " + base + " " + At("out.cmf")).code, 3);  // no skill file
 }
 
