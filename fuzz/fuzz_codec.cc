@@ -15,8 +15,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using moewe::quant::Codec;
   if (size < 4) return 0;
-  const auto dtype = moewe::DTypeFromId(data[0]);
-  const Codec* codec = dtype ? moewe::quant::FindCodec(*dtype) : nullptr;
+  const Codec* codec = moewe::quant::FindCodec(static_cast<moewe::DType>(data[0]));
   if (codec == nullptr) return 0;
   const moewe::quant::MatrixShape shape{data[1], data[2] + uint64_t{32} * (data[3] % 16)};
   if (!codec->holds(shape, 2)) return 0;

@@ -4,6 +4,7 @@ import hashlib
 import json
 import pathlib
 import shutil
+import struct
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -129,6 +130,21 @@ def codecs(folder: pathlib.Path) -> None:
         (folder / entry["name"]).write_bytes(head + (GOLDEN / "cmf/codecs" / entry["encoded"]).read_bytes())
 
 
+def vaults(folder: pathlib.Path) -> None:
+    """[u32 length][vault][Scout] of every odd pair; a vault is byte patches to base.smoe."""
+    folder.mkdir(parents=True, exist_ok=True)
+    bad = GOLDEN / "smoe/bad"
+    base = (bad / "base.smoe").read_bytes()
+    for case in json.loads((bad / "cases.json").read_text())["cases"]:
+        vault = bytearray(base)
+        made = case.get("made", {"size": len(base), "patches": []})
+        vault = vault[: made["size"]].ljust(made["size"], b"\0")
+        for offset, text in made["patches"]:
+            vault[offset : offset + len(text) // 2] = bytes.fromhex(text)
+        head = struct.pack("<I", len(vault))
+        (folder / case["id"]).write_bytes(head + vault + (bad / case["scout"]).read_bytes())
+
+
 def texts(folder: pathlib.Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in {"ascii": "Hello", "mixed": "é世\U0001f600\U0010ffff", "bom": "\ufeffx"}.items():
@@ -147,6 +163,7 @@ def main() -> None:
     masks(out / "fuzz_masks")
     skills(out / "fuzz_skills")
     codecs(out / "fuzz_codec")
+    vaults(out / "fuzz_smoe")
     texts(out / "fuzz_utf8")
     copy(out, "fuzz_json", "hf/*/config*.json")
     copy(out, "fuzz_json", "text/mini/pre_*.json", 4096)

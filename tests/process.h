@@ -75,6 +75,7 @@ class Process {
     in_ = -1;
   }
   void Interrupt() { kill(pid_, SIGINT); }
+  void Kill() { kill(pid_, SIGKILL); }
 
   // What comes until `text` is among it, or the end, or a minute has passed; it is taken out.
   std::string ReadUntil(const std::string& text) {

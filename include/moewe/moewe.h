@@ -66,6 +66,7 @@ struct ModelOptions {
   // With "auto": the two nearest ones, blended by softmax(-E / skill_blend); 0 = the nearest alone.
   double skill_blend = 0.0;
   Verify verify = Verify::kLazy;
+  std::string scout;  // of a .smoe vault; empty = <stem>.scout.safetensors beside it
 };
 
 // What a model is and how it was opened.

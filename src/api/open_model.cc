@@ -67,7 +67,7 @@ OpenModel Load(const std::string& path, const ModelOptions& options, model::Load
                LogitsOfStep logits) {
   Check(options);
   OpenModel open;
-  open.checkpoint = formats::OpenCheckpoint(path);
+  open.checkpoint = formats::OpenCheckpoint(path, options.scout);
   open.threads = std::make_unique<ThreadPool>(options.threads);
   open.request = MemoryRequestOf(options);
   open.skill_blend = options.skill_blend;

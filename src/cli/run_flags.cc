@@ -4,6 +4,7 @@
 
 #include "cli/model_tokenizer.h"
 #include "cli/number_flags.h"
+#include "cli/verbs.h"
 #include "moewe/error.h"
 
 namespace moewe::cli {
@@ -24,6 +25,7 @@ void AddRunFlags(CLI::App* verb, RunFlags* flags) {
             "with --skill auto: the two nearest by softmax(-E/T), T for example 0.4");
   verb->add_option("--verify", flags->verify, "hashes: lazy, full or none")
       ->check(CLI::IsMember({"lazy", "full", "none"}));
+  verb->add_option("--scout", flags->scout, kScoutHelp);
   AddNumber(verb, "--seed", &flags->seed, uint64_t{0}, UINT64_MAX, "seed of the sampler");
   verb->add_flag("--stats", flags->stats, "statistics on stderr");
 }
@@ -40,6 +42,7 @@ ModelOptions ModelOptionsOf(const RunFlags& flags) {
   options.chunk = flags.chunk;
   options.activations = flags.activations == "f32" ? Activations::kF32 : Activations::kInt8;
   options.kv = flags.kv == "f32" ? KvType::kF32 : flags.kv == "f16" ? KvType::kF16 : KvType::kAuto;
+  options.scout = flags.scout;
   options.task = flags.task;
   options.skill = flags.skill;
   options.skill_blend = flags.skill_blend;

@@ -25,13 +25,13 @@ struct RunFlags {
   std::string skill;
   double skill_blend = 0.0;  // 0 = no blend
   std::string verify = "lazy";
+  std::string scout;  // of a .smoe vault; empty = the companion
   std::optional<uint64_t> seed;
   bool stats = false;
 };
 
 // Declares --memory, --threads, --ctx, --chunk, --activations, --kv, --task, --skill,
-// --skill-blend,
-// --verify, --stats on `verb`. `flags` must live until the verb has run.
+// --skill-blend, --verify, --scout, --stats on `verb`. `flags` must live until the verb has run.
 void AddRunFlags(CLI::App* verb, RunFlags* flags);
 
 // What they ask for.

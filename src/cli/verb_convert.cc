@@ -1,14 +1,16 @@
-// `convert`, `requant`, `compact` and `shard`: one checkpoint written as another CMF file.
+// `convert`, `requant`, `compact` and `shard`: one checkpoint written as another model file.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/log.h"
 #include "base/progress.h"
@@ -18,6 +20,7 @@
 #include "cli/verbs.h"
 #include "convert/convert.h"
 #include "convert/dtype_choice.h"
+#include "convert/to_smoe.h"
 #include "moewe/error.h"
 #include "platform/paths.h"
 
@@ -39,24 +42,29 @@ struct Flags {
   std::string route_stats;
   std::string defrag_folder;
   std::string defrag_task;
+  uint32_t bits = 0;  // 0 = not given
+  bool plain_scout = false;
+  std::string scout;
   bool resume = false;
   bool dry_run = false;
   int threads = 0;
 };
 
-// DST's extension says what it becomes, unless --to does.
-void CheckTarget(const Flags& flags) {
+// DST's extension says what it becomes, unless --to does: "cmf" or, for convert, "smoe".
+std::string Target(const Flags& flags) {
   std::string target = flags.to;
   if (target.empty()) {
     const std::string extension = std::filesystem::path(flags.dst).extension().string();
     if (!extension.empty()) target = extension.substr(1);
   }
-  if (target == "cmf") return;
-  throw Error(ErrorCode::kUsage,
-              (target.empty() ? "DST has no extension that says what to make"
-                              : "'" + target + "' cannot be made") +
-                  std::string("; name it .cmf or give --to cmf"),
-              {flags.dst, ""});
+  const bool any = std::string_view(flags.verb) == "convert";
+  if (target == "cmf" || (any && target == "smoe")) return target;
+  throw Error(
+      ErrorCode::kUsage,
+      (target.empty() ? "DST has no extension that says what to make"
+                      : "'" + target + "' cannot be made") +
+          (any ? "; name it .cmf or .smoe, or give --to" : "; name it .cmf or give --to cmf"),
+      {flags.dst, ""});
 }
 
 convert::ConvertOptions OptionsFrom(const Flags& flags) {
@@ -168,14 +176,87 @@ int DryRun(const formats::Checkpoint& source, const convert::ConvertOptions& opt
   return 0;
 }
 
+// A progress bar that stops the work between two tensors when the user interrupts.
+class Watcher {
+ public:
+  Watcher(const Flags& flags, const Globals& globals)
+      : flags_(flags), quiet_(globals.quiet), interrupted_(CatchInterrupts()) {}
+
+  void operator()(const convert::ConvertProgress& state) {
+    if (interrupted_) {
+      throw Error(ErrorCode::kInterrupted, "stopped; --resume continues", {flags_.dst, "", {}});
+    }
+    if (!bar_) bar_.emplace(flags_.verb, state.bytes_total, quiet_ ? nullptr : stderr);
+    bar_->Update(state.bytes, state.name);
+  }
+  void Finish() { bar_.reset(); }
+
+ private:
+  const Flags& flags_;
+  bool quiet_;
+  const std::atomic<bool>& interrupted_;
+  std::optional<Progress> bar_;
+};
+
+void CheckSmoeFlags(const Flags& flags) {
+  const std::pair<bool, const char*> cmf_flags[] = {{!flags.quant.empty(), "--quant"},
+                                                    {!flags.tensors.empty(), "--tensor"},
+                                                    {!flags.shard_max.empty(), "--shard-max"},
+                                                    {!flags.route_stats.empty(), "--route-stats"},
+                                                    {!flags.defrag_folder.empty(), "--defrag"},
+                                                    {!flags.defrag_task.empty(), "--defrag-task"},
+                                                    {flags.dry_run, "--dry-run"}};
+  for (const auto& [given, name] : cmf_flags) {
+    if (!given) continue;
+    throw Error(ErrorCode::kUsage, fmt::format("{} is for .cmf; a vault has --bits", name));
+  }
+}
+
+int ConvertToVault(const Flags& flags, const Globals& globals) {
+  CheckSmoeFlags(flags);
+  const auto source = formats::OpenCheckpoint(flags.src, flags.scout);
+  convert::SmoeOptions options;
+  options.bits = flags.bits == 0 ? 4 : flags.bits;
+  options.plain_scout = flags.plain_scout;
+  options.resume = flags.resume;
+  options.warning = [](const std::string& line) { LogWarning(line); };
+  options.note = [&](const std::string& line) {
+    if (!globals.quiet) LogInfo(line);
+  };
+  Watcher watcher(flags, globals);
+  options.progress = std::ref(watcher);
+  ThreadPool pool(flags.threads);
+  const convert::SmoeResult result = convert::ConvertToSmoe(*source, flags.dst, options, pool);
+  watcher.Finish();
+  const uint64_t bytes = std::filesystem::file_size(result.files.front());
+  const double bits = BitsPerWeight(result.bytes, result.elements);
+  if (!globals.quiet) {
+    LogInfo(fmt::format("wrote {} and {}: {} experts, {}, {:.2f} bits a weight of an expert",
+                        result.files[0], result.files[1], result.experts, FormatSize(bytes), bits));
+  }
+  if (globals.json) {
+    PrintJson({{"file", result.files.front()},
+               {"files", result.files},
+               {"experts", result.experts},
+               {"weights", result.elements},
+               {"bytes", bytes},
+               {"bits_per_weight", bits},
+               {"warnings", result.warnings}});
+  }
+  return 0;
+}
+
 int Convert(const Flags& flags, const Globals& globals) {
-  CheckTarget(flags);
+  if (Target(flags) == "smoe") return ConvertToVault(flags, globals);
+  if (flags.bits != 0 || flags.plain_scout) {
+    throw Error(ErrorCode::kUsage, "--bits and --plain-scout are for .smoe; a .cmf has --quant");
+  }
   convert::ConvertOptions options = OptionsFrom(flags);
   const std::string verb = flags.verb;
   if (verb == "requant" && !options.quant && options.tensor_rules.empty()) {
     throw Error(ErrorCode::kUsage, "requant takes --quant or --tensor: what shall change");
   }
-  const auto source = formats::OpenCheckpoint(flags.src);
+  const auto source = formats::OpenCheckpoint(flags.src, flags.scout);
   if (verb != "convert" && source->kind() != formats::CheckpointKind::kCmf) {
     throw Error(ErrorCode::kUsage, verb + " rewrites .cmf files; use convert", {flags.src, ""});
   }
@@ -185,19 +266,11 @@ int Convert(const Flags& flags, const Globals& globals) {
   options.note = [&](const std::string& line) {
     if (!globals.quiet) LogInfo(line);
   };
-  // Stops between two tensors, so that --resume finds whole ones.
-  const std::atomic<bool>& interrupted = CatchInterrupts();
-  std::optional<Progress> bar;
-  options.progress = [&](const convert::ConvertProgress& state) {
-    if (interrupted) {
-      throw Error(ErrorCode::kInterrupted, "stopped; --resume continues", {flags.dst, "", {}});
-    }
-    if (!bar) bar.emplace(verb, state.bytes_total, globals.quiet ? nullptr : stderr);
-    bar->Update(state.bytes, state.name);
-  };
+  Watcher watcher(flags, globals);
+  options.progress = std::ref(watcher);
   ThreadPool pool(flags.threads);
   const convert::ConvertResult result = convert::ConvertToCmf(*source, flags.dst, options, pool);
-  bar.reset();
+  watcher.Finish();
   if (options.shard_max) TellOversized(result, *options.shard_max);
   Report(globals, result);
   return 0;
@@ -208,8 +281,8 @@ std::shared_ptr<Flags> CommonFlags(CLI::App& verb, const char* name, const char*
   auto flags = std::make_shared<Flags>();
   flags->verb = name;
   verb.add_option("SRC", flags->src, source)->required();
-  verb.add_option("DST", flags->dst, "the .cmf to make")->required();
-  verb.add_option("--to", flags->to, "cmf: what to make, whatever DST is called");
+  verb.add_option("DST", flags->dst, "the file to make")->required();
+  verb.add_option("--to", flags->to, "cmf or smoe: what to make, whatever DST is called");
   verb.add_flag("--resume", flags->resume, "continue an interrupted run");
   AddThreads(&verb, &flags->threads);
   return flags;
@@ -237,8 +310,11 @@ constexpr char kShardHelp[] = "divide into files of at most this size (4GB, 500M
 }  // namespace
 
 Action AddConvert(CLI::App& verb, const Globals& globals) {
-  const auto flags = CommonFlags(verb, "convert", "Hugging Face folder or .cmf");
+  const auto flags = CommonFlags(verb, "convert", "Hugging Face folder, .cmf or .smoe");
   AddQuantFlags(verb, flags.get());
+  verb.add_option("--bits", flags->bits, ".smoe: 4 (default) or 2")->check(CLI::IsMember({2, 4}));
+  verb.add_flag("--plain-scout", flags->plain_scout, ".smoe: the Scout without moewe's metadata");
+  verb.add_option("--scout", flags->scout, kScoutHelp);
   verb.add_option("--shard-max", flags->shard_max, kShardHelp);
   CLI::Option* folder = verb.add_option(
       "--defrag", flags->defrag_folder,

@@ -14,6 +14,8 @@
 #include "cli/verbs.h"
 #include "formats/checkpoint.h"
 #include "formats/cmf/cmf_file.h"
+#include "formats/smoe/smoe_vault.h"
+#include "model/config.h"
 #include "platform/paths.h"
 #include "quant/codec.h"
 
@@ -24,20 +26,23 @@ using Json = nlohmann::ordered_json;
 using formats::Checkpoint;
 using formats::CheckpointKind;
 using formats::CmfFile;
+using formats::SmoeVault;
 using formats::TensorView;
 
 struct Flags {
   std::string path;
+  std::string scout;
   bool header = false;
   bool tensors = false;
 };
 
 // A shard whose siblings are missing is looked at alone.
-std::unique_ptr<Checkpoint> Open(const std::string& path) {
+std::unique_ptr<Checkpoint> Open(const std::string& path, const std::string& scout) {
   try {
-    return formats::OpenCheckpoint(path);
+    return formats::OpenCheckpoint(path, scout);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kNotFound || !IsRegularFile(path)) throw;
+    if (formats::smoe::LooksLikeVault(MappedFile::Open(path)->bytes())) throw;
     return CmfFile::OpenAlone(path);
   }
 }
@@ -45,6 +50,11 @@ std::unique_ptr<Checkpoint> Open(const std::string& path) {
 const CmfFile* AsCmf(const Checkpoint& checkpoint) {
   return checkpoint.kind() == CheckpointKind::kCmf ? static_cast<const CmfFile*>(&checkpoint)
                                                    : nullptr;
+}
+
+const SmoeVault* AsVault(const Checkpoint& checkpoint) {
+  return checkpoint.kind() == CheckpointKind::kSmoe ? static_cast<const SmoeVault*>(&checkpoint)
+                                                    : nullptr;
 }
 
 // Where the tensors of each file begin: offsets in listings count from there.
@@ -159,13 +169,21 @@ Json Describe(const Checkpoint& checkpoint) {
   const CmfFile* cmf = AsCmf(checkpoint);
   const Json& config = checkpoint.config();
   Json info = Json::object();
-  info["kind"] = cmf != nullptr ? "cmf" : config.is_null() ? "safetensors" : "huggingface";
+  const SmoeVault* vault = AsVault(checkpoint);
+  info["kind"] = cmf != nullptr     ? "cmf"
+                 : vault != nullptr ? "smoe"
+                 : config.is_null() ? "safetensors"
+                                    : "huggingface";
   info["files"] = checkpoint.files();
   uint64_t file_bytes = 0;
   for (const std::string& file : checkpoint.files()) file_bytes += FileSize(file);
   info["file_bytes"] = file_bytes;
   if (cmf != nullptr) {
     info["arch"] = config.at("arch");
+  } else if (vault != nullptr) {
+    info["arch"] = model::ToCmfArch(model::ReadConfig(checkpoint));
+    info["vault"] = config;
+    info["warnings"] = vault->Warnings();
   } else if (!config.is_null()) {
     info["arch"] = config;
   }
@@ -258,6 +276,12 @@ void PrintSummary(const Checkpoint& checkpoint) {
     fmt::print(" · stops at {}", chat.at("eos_token_ids").dump());
   }
   fmt::print("\n");
+  if (const SmoeVault* vault = AsVault(checkpoint)) {
+    const formats::smoe::Header& header = vault->tables().header;
+    fmt::print("vault: version {} · {} bits · {} experts in {} layers · Scout {}\n", header.version,
+               header.bits, header.total_experts, header.num_moe_layers, checkpoint.files()[1]);
+    for (const std::string& warning : vault->Warnings()) fmt::print("warning: {}\n", warning);
+  }
   if (!info.contains("features")) return;
   fmt::print("features: {}\n", info["features"].dump());
   const CmfFile* cmf = AsCmf(checkpoint);
@@ -278,7 +302,7 @@ void PrintSummary(const Checkpoint& checkpoint) {
 }
 
 int Run(const Flags& flags, const Globals& globals) {
-  const std::unique_ptr<Checkpoint> checkpoint = Open(flags.path);
+  const std::unique_ptr<Checkpoint> checkpoint = Open(flags.path, flags.scout);
   if (globals.json) {
     Json info = Describe(*checkpoint);
     if (flags.header) info["header"] = checkpoint->config();
@@ -298,8 +322,10 @@ int Run(const Flags& flags, const Globals& globals) {
 
 Action AddInfo(CLI::App& verb, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
-  verb.add_option("FILE", flags->path, "a .cmf file, a safetensors file or a Hugging Face folder")
+  verb.add_option("FILE", flags->path,
+                  "a .cmf, a .smoe, a safetensors file or a Hugging Face folder")
       ->required();
+  verb.add_option("--scout", flags->scout, kScoutHelp);
   verb.add_flag("--header", flags->header, "the header JSON (config.json of a folder)");
   verb.add_flag("--tensors", flags->tensors, "the directory of tensors");
   return [flags, &globals] { return Run(*flags, globals); };

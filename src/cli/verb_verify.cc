@@ -18,17 +18,19 @@ using Json = nlohmann::ordered_json;
 struct Flags {
   std::string path;
   std::string base;
+  std::string scout;
   int threads = 0;
 };
 
 int Run(const Flags& flags, const Globals& globals) {
   ThreadPool threads(flags.threads);
   std::optional<Progress> bar;
-  const formats::VerifyReport report = formats::Verify(
-      flags.path, {.base = flags.base}, &threads, [&](uint64_t done, uint64_t total) {
-        if (!bar) bar.emplace("verify", total, globals.quiet ? nullptr : stderr);
-        bar->Update(done);
-      });
+  const formats::VerifyReport report =
+      formats::Verify(flags.path, {.base = flags.base, .scout = flags.scout}, &threads,
+                      [&](uint64_t done, uint64_t total) {
+                        if (!bar) bar.emplace("verify", total, globals.quiet ? nullptr : stderr);
+                        bar->Update(done);
+                      });
   bar.reset();
   if (globals.json) {
     Json problems = Json::array();
@@ -39,6 +41,7 @@ int Run(const Flags& flags, const Globals& globals) {
     }
     Json result = {{"ok", report.ok()},
                    {"problems", std::move(problems)},
+                   {"warnings", report.warnings},
                    {"unprotected", report.unprotected}};
     if (!report.signed_by.empty()) result["signed_by"] = report.signed_by;
     if (report.shard) {
@@ -51,6 +54,7 @@ int Run(const Flags& flags, const Globals& globals) {
       std::printf("%s: %s (%s)\n", std::string(ErrorCodeName(problem.code)).c_str(),
                   problem.message.c_str(), problem.where.ToString().c_str());
     }
+    for (const std::string& item : report.warnings) std::printf("warning: %s\n", item.c_str());
     for (const std::string& item : report.unprotected) {
       std::printf("not protected: %s\n", item.c_str());
     }
@@ -70,9 +74,11 @@ int Run(const Flags& flags, const Globals& globals) {
 
 Action AddVerify(CLI::App& verb, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
-  verb.add_option("FILE", flags->path, "a .cmf file, a safetensors file or a Hugging Face folder")
+  verb.add_option("FILE", flags->path,
+                  "a .cmf, a .smoe, a safetensors file or a Hugging Face folder")
       ->required();
   verb.add_option("--base", flags->base, "the file that a standalone skill was cut against");
+  verb.add_option("--scout", flags->scout, kScoutHelp);
   AddThreads(&verb, &flags->threads);
   return [flags, &globals] { return Run(*flags, globals); };
 }

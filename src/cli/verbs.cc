@@ -35,6 +35,8 @@ std::span<const VerbEntry> Verbs() {
        "moewe skill route demo.cmf -p 'int main('", AddSkill},
       {"experts", "which experts tasks use; masks, smaller files, cache simulation",
        "moewe experts stats demo.cmf code.txt --out code.json", AddExperts},
+      {"vault", "a .smoe changed in place: upgrade",
+       "moewe vault upgrade old.smoe --config checkpoint/config.json", AddVault},
       {"dequant", "one tensor as f32",
        "moewe dequant demo.cmf --tensor lm_head.weight --out head.f32", AddDequant},
       {"bench", "how fast a model runs on this machine",

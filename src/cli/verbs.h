@@ -53,10 +53,13 @@ Action AddPpl(CLI::App& verb, const Globals& globals);
 Action AddRun(CLI::App& verb, const Globals& globals);
 Action AddTokenize(CLI::App& verb, const Globals& globals);
 Action AddDetokenize(CLI::App& verb, const Globals& globals);
+Action AddVault(CLI::App& verb, const Globals& globals);
 Action AddTemplate(CLI::App& verb, const Globals& globals);
 
 // All verbs, in the order that --help shows them.
 std::span<const VerbEntry> Verbs();
+
+inline constexpr char kScoutHelp[] = "the Scout of a .smoe (default: <stem>.scout.safetensors)";
 
 // {"code", "message", "where"} of an error, as --json reports it under "error".
 nlohmann::ordered_json ErrorJson(const Error& error);

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "convert/cut_masks.h"
 #include "convert/destination.h"
+#include "convert/resume_note.h"
 #include "formats/cmf/cmf_file.h"
 #include "formats/cmf/shard_writer.h"
 #include "formats/cmf/writer.h"
@@ -61,9 +63,12 @@ formats::CmfPlan PlanContainer(const formats::Checkpoint& source,
   plan.header["format"] = "cmf";
   plan.header["version"] = 2;
   plan.header["arch"] = model::ToCmfArch(config.value());
-  plan.header["quant_type"] = QuantTypeName(quant.value_or(DType::kQ8Row));
+  const bool vault = source.kind() == formats::CheckpointKind::kSmoe;
+  plan.header["quant_type"] = QuantTypeName(quant.value_or(vault ? DType::kF32 : DType::kQ8Row));
   std::string name = source.files().front();
-  if (const size_t slash = name.find_last_of('/'); slash != std::string::npos) {
+  if (vault) {
+    name = std::filesystem::path(name).stem().string();
+  } else if (const size_t slash = name.find_last_of('/'); slash != std::string::npos) {
     name = name.substr(0, slash);  // the folder is what a model is called by
     name = name.substr(name.find_last_of('/') + 1);
   }
@@ -139,29 +144,6 @@ class CutContainer {
   PreparedConversion& prepared_;
   formats::CmfPlan& container_;
 };
-
-// What a run that is continued, or not, tells its user; empty if there is nothing to tell.
-std::string ResumeNote(formats::CmfResume resumed, bool asked, size_t done, size_t total) {
-  using formats::CmfResume;
-  switch (resumed) {
-    case CmfResume::kNothing:
-      return asked ? "nothing to resume: starting from the beginning" : "";
-    case CmfResume::kNotAsked:
-      return "starting over; --resume would have continued the interrupted run";
-    case CmfResume::kContinued:
-      return fmt::format("resuming: {} of {} tensors are there", done, total);
-    case CmfResume::kContinuedPart:
-      return fmt::format("resuming: {} of {} tensors are there, damaged ones are written again",
-                         done, total);
-    case CmfResume::kOtherSource:
-      return "the source is not the one of the interrupted run: starting over";
-    case CmfResume::kOtherPlan:
-      return "the options are not those of the interrupted run: starting over";
-    case CmfResume::kDamaged:
-      return "what the interrupted run left is damaged: starting over";
-  }
-  return "";
-}
 
 }  // namespace
 
@@ -243,7 +225,7 @@ ConvertResult ConvertToCmf(const formats::Checkpoint& source, const std::string&
       std::move(files), dst, {.resume = options.resume, .keep_partial = options.keep_partial});
   size_t done = 0;
   for (size_t i = 0; i < writer->size(); ++i) done += writer->done(i) ? 1 : 0;
-  note(ResumeNote(writer->resumed(), options.resume, done, writer->size()));
+  note(ResumeNote(writer->resumed(), options.resume, done, writer->size(), "tensors"));
   WriteTensors(weights, plan, *writer, encoder, options.progress);
   weights.CheckReadable();  // before the file gets its name
   writer->Finish();

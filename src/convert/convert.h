@@ -19,7 +19,8 @@
 namespace moewe::convert {
 
 struct ConvertOptions {
-  // Nothing: a CMF source keeps its dtypes, other sources become q8_row.
+  // Nothing: a CMF source keeps its dtypes, a .smoe source its values (experts become f32), other
+  // sources become q8_row.
   std::optional<DType> quant;
   std::vector<TensorRule> tensor_rules;  // the first that matches decides
   EncodeChoices encode;                  // for every tensor that is encoded

@@ -98,13 +98,19 @@ DType DTypeOfPart(const TensorView& tensor, const CutTensor& part) {
   return HeldDType(kept, tensor.dtype);
 }
 
+// Sources whose dtypes stay what they are unless something else is asked for.
+bool KeepsDTypes(const formats::Checkpoint& source) {
+  return source.kind() == formats::CheckpointKind::kCmf ||
+         source.kind() == formats::CheckpointKind::kSmoe;
+}
+
 class Planner {
  public:
   Planner(const formats::Checkpoint& source, std::optional<DType> quant,
           const std::vector<TensorRule>& rules, const Cut& cut)
       : source_(source),
         quant_(quant),
-        keeps_(source.kind() == formats::CheckpointKind::kCmf && !quant),
+        keeps_(KeepsDTypes(source) && !quant),
         rules_(rules),
         cut_(cut) {}
 
@@ -116,6 +122,7 @@ class Planner {
     plan_.fallbacks = wrong_columns_.count();
     Note("columns no multiple of 32, written as q8_2f", wrong_columns_);
     Note("no matrix or under 32 elements, written as f16", small_);
+    Note("f32 alone holds the experts' values exactly, --quant makes a smaller file", widened_);
     return std::move(plan_);
   }
 
@@ -161,6 +168,10 @@ class Planner {
       return dtype;
     };
     if (rule) return held(*rule);
+    if (keeps_ && !IsCmfDType(tensor.dtype)) {
+      widened_.Add(part.name);
+      return DType::kF32;  // the only one that has every value of a vault's experts
+    }
     if (keeps_ || tensor.name.starts_with("skill.")) {
       if (part.selection.all()) return tensor.dtype;
       const DType dtype = DTypeOfPart(tensor, part);
@@ -181,6 +192,7 @@ class Planner {
   const Cut& cut_;
   Listed wrong_columns_;
   Listed small_;
+  Listed widened_;
   ConvertPlan plan_;
 };
 

@@ -54,7 +54,8 @@ struct ConvertPlan {
 // names, its order and its skill tensors. Throws Error{kMissingTensor, kParse, kUnsupported}.
 SourceTensors ListSource(const formats::Checkpoint& source);
 
-// A CMF source keeps, without `quant`, its dtypes. `cut` says what is left out; what remains of a
+// A CMF source keeps, without `quant`, its dtypes; a .smoe source the Scout's, and its experts
+// become f32, which holds their values exactly. `cut` says what is left out; what remains of a
 // tensor that keeps its dtype is not decoded where the layout allows. Throws Error{kUnknownName}
 // for a rule that matches nothing, kUsage for one that matches only opaque bytes, kParse for a cut
 // that does not fit, kUnsupported.

@@ -16,6 +16,10 @@ namespace moewe::convert {
 void CheckRange(const formats::TensorView& tensor, DType dtype, Bytes encoded, ThreadPool& pool,
                 const Where& where, const Selection& selection = {});
 
+// Whether a .smoe encoding can hold `tensor`: its scales are f16, which no larger value and nothing
+// infinite fits. Throws Error{kUnsupported} at `where` if not.
+void CheckSmoeRange(const formats::TensorView& tensor, ThreadPool& pool, const Where& where);
+
 }  // namespace moewe::convert
 
 #endif  // MOEWE_CONVERT_RANGE_CHECK_H_

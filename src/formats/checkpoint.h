@@ -1,7 +1,7 @@
 // What every container of weights looks like from above.
 //
-// CmfFile, SafetensorsDir (a Hugging Face folder) and later SmoeVault and GgufFile implement it, so
-// that conversion is one program and the model does not know where its bytes come from.
+// CmfFile, HfFolder and SmoeVault (and later GgufFile) implement it, so that conversion is one
+// program and the model does not know where its bytes come from.
 #ifndef MOEWE_FORMATS_CHECKPOINT_H_
 #define MOEWE_FORMATS_CHECKPOINT_H_
 
@@ -72,7 +72,8 @@ class Checkpoint {
   // any thread.
   virtual void CheckReadable() const {}
 
-  // Hugging Face: config.json. CMF: the whole header JSON (model config under "arch").
+  // Hugging Face: config.json. CMF: the whole header JSON (model config under "arch"). A vault: its
+  // header, arch block and the Scout's metadata as JSON.
   virtual const nlohmann::ordered_json& config() const = 0;
 
   // tokenizer.json, verbatim; empty if absent.
@@ -85,10 +86,12 @@ class Checkpoint {
   virtual const nlohmann::ordered_json& chat_bundle() const = 0;
 };
 
-// Opens MODEL by its bytes, never by its extension: a CMF file (of a shard set: all of it), a
-// folder with config.json and safetensors, or one safetensors file (config() and chat_bundle() are
-// null then). Throws Error{kNotFound, kInvalidMagic, ...}.
-std::unique_ptr<Checkpoint> OpenCheckpoint(const std::string& path);
+// Opens MODEL by its bytes, never by its extension: a CMF file (of a shard set: all of it), a .smoe
+// vault with its companions, a folder with config.json and safetensors, or one safetensors file
+// (config() and chat_bundle() are null then). `scout` is the safetensors file that goes with a
+// vault; empty = "<stem>.scout.safetensors" beside it. Throws Error{kNotFound, kInvalidMagic, ...},
+// kUsage for a `scout` with another kind of model.
+std::unique_ptr<Checkpoint> OpenCheckpoint(const std::string& path, const std::string& scout = {});
 
 }  // namespace moewe::formats
 

@@ -15,6 +15,7 @@
 #include "formats/cmf/cmf_file.h"
 #include "formats/cmf/replacement.h"
 #include "formats/signature.h"
+#include "formats/smoe/smoe_vault.h"
 #include "platform/mapped_file.h"
 #include "platform/paths.h"
 #include "quant/codec.h"
@@ -269,6 +270,40 @@ void VerifyOther(const std::string& path, ThreadPool* pool, VerifyReport* report
   checkpoint->CheckReadable();
 }
 
+// Faults of single experts first, all of them; then whether vault and Scout make a model.
+void VerifyVault(const MappedFile& file, const std::string& scout, ThreadPool* pool,
+                 VerifyReport* report, VerifyProgress progress) {
+  const auto note = [&](const Error& error) {
+    report->problems.push_back({error.code(), error.where(), error.message()});
+  };
+  Try(report, [&] { smoe::ParseVaultTables(file.bytes(), file.path(), note); });
+  if (!report->ok()) return;
+  std::unique_ptr<SmoeVault> vault;
+  if (!Try(report, [&] { vault = SmoeVault::Open(file.path(), scout); })) return;
+  report->warnings = vault->Warnings();
+  uint64_t padded = 0;  // blobs with something else than zeros behind their experts
+  for (const smoe::Expert& expert : vault->tables().experts) {
+    const smoe::ExpertEntry& entry = expert.entry;
+    const Bytes padding = vault->file_bytes().subspan(entry.byte_offset + entry.raw_size,
+                                                      entry.padded_size - entry.raw_size);
+    padded += std::any_of(padding.begin(), padding.end(), [](uint8_t b) { return b != 0; }) ? 1 : 0;
+  }
+  if (padded > 0) {
+    report->warnings.push_back(fmt::format("padding: {} blobs end in something but zeros", padded));
+  }
+  for (const std::string& path : vault->files()) {
+    report->unprotected.emplace_back("tensors of " + path + " (the format stores no hashes)");
+  }
+  std::vector<TensorCheck> checks;
+  for (const TensorView& tensor : vault->tensors()) {
+    const Where where{vault->files()[tensor.file_index], fmt::format("tensor '{}'", tensor.name),
+                      tensor.file_offset};
+    checks.push_back({where, tensor.bytes, tensor.dtype, tensor.shape, /*hash=*/0});
+  }
+  RunChecks(std::move(checks), pool, report, progress, [&] { vault->CheckReadable(); });
+  vault->CheckReadable();
+}
+
 bool IsCmf(Bytes bytes) {
   return bytes.size() >= cmf::kMagic.size() &&
          std::equal(cmf::kMagic.begin(), cmf::kMagic.end(), bytes.begin(),
@@ -282,10 +317,16 @@ VerifyReport Verify(const std::string& path, const VerifyOptions& options, Threa
   VerifyReport report;
   const bool is_folder = IsFolder(path);
   const std::unique_ptr<MappedFile> file = is_folder ? nullptr : MappedFile::Open(path);
+  const bool is_vault = file != nullptr && smoe::LooksLikeVault(file->bytes());
+  if (!options.scout.empty() && (is_folder || IsCmf(file->bytes()))) {
+    throw Error(ErrorCode::kUsage, "--scout goes with a .smoe vault", {path, ""});
+  }
   if (file != nullptr && IsCmf(file->bytes())) {
     CmfVerifier(*file, pool, &report).Run(options, progress);
   } else if (!options.base.empty()) {
     throw Error(ErrorCode::kUsage, "only a standalone skill has a base", {path, ""});
+  } else if (is_vault) {
+    VerifyVault(*file, options.scout, pool, &report, progress);
   } else {
     VerifyOther(path, pool, &report, progress);
   }

@@ -50,11 +50,15 @@ class Mapper {
 
   std::vector<TensorView> Run() {
     out_.reserve(checkpoint_.tensors().size());
-    for (const formats::OpaqueTensor& tensor : checkpoint_.opaque_tensors()) RefuseOpaque(tensor);
-    const bool cmf = checkpoint_.kind() == formats::CheckpointKind::kCmf;
+    const formats::CheckpointKind kind = checkpoint_.kind();
+    if (kind != formats::CheckpointKind::kSmoe) {
+      for (const formats::OpaqueTensor& tensor : checkpoint_.opaque_tensors()) RefuseOpaque(tensor);
+    }
     for (const TensorView& tensor : checkpoint_.tensors()) {
-      if (cmf) {
+      if (kind == formats::CheckpointKind::kCmf) {
         FromCmf(tensor);
+      } else if (kind == formats::CheckpointKind::kSmoe) {
+        FromSmoe(tensor);
       } else {
         FromHuggingFace(tensor);
       }
@@ -86,6 +90,22 @@ class Mapper {
       Fail(ErrorCode::kUnsupported, tensor, "has a role that is not supported yet");
     }
     out_.push_back(tensor);
+  }
+
+  // Opening a vault has found every tensor that it needs; the format lets a Scout hold others,
+  // which mean nothing.
+  void FromSmoe(const TensorView& tensor) {
+    std::string_view name = tensor.name;
+    if (name == "model.embed_tokens.weight" || name == "model.norm.weight") {
+      Add(tensor, tensor.name);
+    } else if (name == "lm_head.weight") {
+      AddHead(tensor);
+    } else if (EatNumbered(&name, "model.layers.") && Eat(&name, ".")) {
+      const std::string role = Renamed(name);
+      if (IsPlainRole(role)) {
+        Add(tensor, tensor.name.substr(0, tensor.name.size() - name.size()) + role);
+      }
+    }
   }
 
   // Element types without a codec: fp8 and packed integers are weights that somebody quantized;

@@ -137,7 +137,10 @@ TEST_P(EveryCheckpoint, HasExactlyTheCanonicalTensors) {
 
 std::vector<std::string> Names() {
   std::vector<std::string> names;
-  for (const FamilyRow& row : Families()) names.emplace_back(row.name);
+  for (const FamilyRow& row : Families()) {
+    // The golden checkpoint of deepseek is one of vaults.
+    if (row.name != "deepseek") names.emplace_back(row.name);
+  }
   return names;
 }
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "formats/smoe/smoe_vault.h"
 #include "model/config_limits.h"
+#include "model/config_smoe.h"
 #include "model/rope_config.h"
 
 namespace moewe::model {
@@ -68,6 +70,8 @@ ModelConfig ReadConfig(const formats::Checkpoint& checkpoint) {
       config = ConfigFromCmfHeader(checkpoint.config(), file);
       break;
     case formats::CheckpointKind::kSmoe:
+      config = ConfigFromSmoe(static_cast<const formats::SmoeVault&>(checkpoint));
+      break;
     case formats::CheckpointKind::kGguf:
       throw Error(ErrorCode::kUnsupported, "models in this container cannot run yet", {file, ""});
   }

@@ -6,6 +6,7 @@
 #include "model/config.h"
 #include "model/config_limits.h"
 #include "model/families.h"
+#include "model/generic_family.h"
 #include "model/json_keys.h"
 #include "model/rope_config.h"
 
@@ -26,18 +27,28 @@ void RefuseQuantizedWeights(const JsonKeys& keys) {
   }
 }
 
-const FamilyRow& Family(const JsonKeys& keys) {
-  const std::string type = keys.String("model_type");
+FamilyRow Family(const JsonKeys& keys, std::vector<std::string>* warnings) {
+  const std::string type = keys.String("model_type", "");
   if (const FamilyRow* row = FindFamily(type)) return *row;
   for (std::string_view planned : PlannedFamilies()) {
     if (planned == type)
       keys.Unsupported("model_type", fmt::format("'{}' is not supported yet", type));
   }
+  std::string problem;
+  if (const std::optional<FamilyRow> row = GenericFamily(keys, &problem)) {
+    warnings->push_back(
+        fmt::format("model_type '{}' is not known; the model was read by the keys that such models "
+                    "share",
+                    row->name));
+    return *row;
+  }
+  if (type.empty()) keys.Fail("model_type", "is missing");
   std::string known;
   for (const FamilyRow& row : Families()) {
     known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
-  keys.Unsupported("model_type", fmt::format("'{}' is not known; known families: {}", type, known));
+  keys.Unsupported("model_type",
+                   fmt::format("'{}' is not known ({}); known families: {}", type, problem, known));
 }
 
 // Options that change the math in ways that no block here has.
@@ -50,6 +61,9 @@ void RefuseUnsupportedOptions(const JsonKeys& keys, const FamilyRow& family) {
   }
   if (!family.loops && keys.Uint("num_loops", 1, kMaxLoops, 1) > 1) {
     keys.Unsupported("num_loops", "above 1 is not supported for this family");
+  }
+  if (family.name == "deepseek" && keys.String("scoring_func", "softmax") != "softmax") {
+    keys.Unsupported("scoring_func", "other than softmax is not supported for this family");
   }
   if (!family.moe.sigmoid) return;
   for (const char* key : {"n_group", "topk_group"}) {
@@ -322,10 +336,9 @@ ModelConfig ConfigFromHuggingFace(const Json& json, const std::string& file) {
   const JsonKeys keys =
       text && FindFamily(text->String("model_type", "")) != nullptr ? *text : outer;
   RefuseQuantizedWeights(keys);
-  const FamilyRow& family = Family(keys);
-  RefuseUnsupportedOptions(keys, family);
-
   ModelConfig config;
+  const FamilyRow family = Family(keys, &config.warnings.list);
+  RefuseUnsupportedOptions(keys, family);
   ReadSizes(keys, family, &config);
   const JsonKeys& tie_keys = outer.Has("tie_word_embeddings") ? outer : keys;
   config.tie_word_embeddings = tie_keys.Bool("tie_word_embeddings", family.tied);

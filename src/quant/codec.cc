@@ -10,11 +10,11 @@
 namespace moewe::quant {
 namespace {
 
-// One line a dtype, in on-disk id order.
+// In order of the ids.
 constexpr std::array kCodecs = {
-    &kF32Codec, &kF16Codec,  &kBf16Codec, &kQ8RowCodec,  &kQ4BlockCodec,
-    &kU8Codec,  &kVbitCodec, &kQ82fCodec, &kVbitRoCodec, &kQ4TiledCodec,
-    &kQ1Codec,  &kQ1sCodec,  &kQ1tCodec,  &kQ4tpCodec,
+    &kF32Codec,  &kF16Codec,  &kBf16Codec,   &kQ8RowCodec,   &kQ4BlockCodec, &kU8Codec,
+    &kVbitCodec, &kQ82fCodec, &kVbitRoCodec, &kQ4TiledCodec, &kQ1Codec,      &kQ1sCodec,
+    &kQ1tCodec,  &kQ4tpCodec, &kSmoeQ4Codec, &kSmoeQ2Codec,
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// One codec a dtype: stored bytes to floats and back (CMF v2 section 3.2).
+// One codec a dtype: stored bytes to floats and back (CMF v2 section 3.2, docs/formats/smoe.md).
 //
 // These are the scalar definitions that every SIMD kernel is tested against; they favour clarity
 // over speed, though conversion uses them too. A codec is one file and one line in codec.cc's
@@ -68,7 +68,7 @@ class Encoding {
                           uint8_t* out) const = 0;  // `out`: the whole encoding
 };
 
-inline constexpr uint64_t kEncodeRowAlign = 32;
+inline constexpr uint64_t kEncodeRowAlign = 64;
 inline constexpr uint64_t kScanRows = 256;
 
 // Immutable and stateless; all functions may be called from any thread.
@@ -102,7 +102,7 @@ struct Codec {
 // The codec of `dtype`, or null if moewe does not decode it yet.
 const Codec* FindCodec(DType dtype);
 
-// All dtypes that have a codec, in on-disk id order.
+// All dtypes that have a codec, in order of their ids.
 std::span<const Codec* const> AllCodecs();
 
 // All of values[rows * cols] by one thread.

@@ -20,6 +20,8 @@ extern const Codec kQ1Codec;
 extern const Codec kQ1sCodec;
 extern const Codec kQ1tCodec;
 extern const Codec kQ4tpCodec;
+extern const Codec kSmoeQ4Codec;
+extern const Codec kSmoeQ2Codec;
 
 }  // namespace moewe::quant
 

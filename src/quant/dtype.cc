@@ -25,6 +25,8 @@ constexpr std::array kDTypes = {
     NamedDType{DType::kQ1s, "q1s"},
     NamedDType{DType::kQ1t, "q1t"},
     NamedDType{DType::kQ4tp, "q4tp"},
+    NamedDType{DType::kSmoeQ4, "smoe_q4"},
+    NamedDType{DType::kSmoeQ2, "smoe_q2"},
 };
 
 }  // namespace
@@ -38,14 +40,14 @@ std::string_view DTypeName(DType dtype) {
 
 std::optional<DType> DTypeFromName(std::string_view name) {
   for (const NamedDType& entry : kDTypes) {
-    if (entry.name == name) return entry.dtype;
+    if (entry.name == name && IsCmfDType(entry.dtype)) return entry.dtype;
   }
   return std::nullopt;
 }
 
 std::optional<DType> DTypeFromId(uint8_t id) {
   for (const NamedDType& entry : kDTypes) {
-    if (static_cast<uint8_t>(entry.dtype) == id) return entry.dtype;
+    if (static_cast<uint8_t>(entry.dtype) == id && IsCmfDType(entry.dtype)) return entry.dtype;
   }
   return std::nullopt;
 }

@@ -1,4 +1,5 @@
-// The tensor element types of CMF v2 (section 3.1). The numbers are on-disk ids and never reused.
+// The tensor element types: those of CMF v2 (section 3.1), whose numbers are on-disk ids and never
+// reused, and those of .smoe vaults, which no CMF file holds.
 #ifndef MOEWE_QUANT_DTYPE_H_
 #define MOEWE_QUANT_DTYPE_H_
 
@@ -23,14 +24,21 @@ enum class DType : uint8_t {
   kQ1s = 13,
   kQ1t = 14,
   kQ4tp = 15,
+  kSmoeQ4 = 240,  // experts of .smoe vaults: no ids of CMF
+  kSmoeQ2 = 241,
 };
 
 // "q4tp" for kQ4tp: the names of section 3.1, used in reports and in the directory listing.
+// "smoe_q4" and "smoe_q2" for those of vaults.
 std::string_view DTypeName(DType dtype);
 
+// Whether a CMF file can hold it.
+inline bool IsCmfDType(DType dtype) { return static_cast<uint8_t>(dtype) < 16; }
+
+// The CMF dtype of a name.
 std::optional<DType> DTypeFromName(std::string_view name);
 
-// The dtype of an on-disk id, or nothing for reserved and unknown ids.
+// The dtype of a CMF file's id, or nothing for reserved and unknown ids.
 std::optional<DType> DTypeFromId(uint8_t id);
 
 }  // namespace moewe

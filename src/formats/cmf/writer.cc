@@ -41,6 +41,7 @@ void CheckPlan(const CmfPlan& plan, const std::string& dst) {
       fail("the name is empty, too long or not UTF-8");
     }
     if (!names.insert(entry.name).second) fail("the name is taken");
+    if (!IsCmfDType(entry.dtype)) fail("a dtype of another format");
     if (entry.shape.size() > cmf::kMaxDimensions) fail("more than 6 dimensions");
     for (const uint64_t dimension : entry.shape) {
       if (dimension > kMaxDimension) fail("a dimension of more than 32 bits");

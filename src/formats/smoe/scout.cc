@@ -1,0 +1,355 @@
+#include "formats/smoe/scout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/hash64.h"
+
+namespace moewe::formats::smoe {
+namespace {
+
+constexpr uint64_t kAny = 0;
+constexpr uint64_t kKeyBlobBytes = 4096;
+
+class PairChecker {
+ public:
+  PairChecker(const VaultTables& vault, const std::string& vault_path, const ScoutView& scout)
+      : vault_(vault), vault_path_(vault_path), scout_(scout) {}
+
+  Geometry Run() {
+    if (const auto arch = scout_.metadata.find(kArchName); arch != scout_.metadata.end()) {
+      out_.arch_json = arch->second;
+    }
+    CheckEnds();
+    CountLayers();
+    TakeConstants();
+    for (uint32_t i = 0; i < out_.num_layers; ++i) CheckLayer(i);
+    CheckTopK();
+    CompareWithArch();
+    return std::move(out_);
+  }
+
+ private:
+  // --- messages ---
+
+  [[noreturn]] void FailVault(const std::string& field, const std::string& message) const {
+    throw Error(ErrorCode::kParse, message, {vault_path_, field});
+  }
+  [[noreturn]] void FailTensor(ErrorCode code, const std::string& name,
+                               const std::string& message) const {
+    throw Error(code, message, {scout_.path, name});
+  }
+  void Warn(const std::string& field, const std::string& message) {
+    out_.warnings.push_back(field + ": " + message);
+  }
+
+  // --- tensors ---
+
+  bool Has(const std::string& name) const {
+    return scout_.tensors.Find(name) != nullptr || FindOpaque(name) != nullptr;
+  }
+  const OpaqueTensor* FindOpaque(const std::string& name) const {
+    const auto found = std::find_if(scout_.opaque.begin(), scout_.opaque.end(),
+                                    [&](const OpaqueTensor& t) { return t.name == name; });
+    return found == scout_.opaque.end() ? nullptr : &*found;
+  }
+
+  // A tensor of floats with these dimensions (kAny: what it says).
+  const TensorView& Need(const std::string& name, std::vector<uint64_t> shape) const {
+    if (const OpaqueTensor* opaque = FindOpaque(name)) {
+      FailTensor(ErrorCode::kUnsupported, name,
+                 fmt::format("is stored as {}; a Scout holds F32, F16 or BF16", opaque->dtype));
+    }
+    const TensorView* tensor = scout_.tensors.Find(name);
+    if (tensor == nullptr) {
+      FailTensor(ErrorCode::kMissingTensor, name, fmt::format("the Scout has no tensor {}", name));
+    }
+    if (tensor->dtype == DType::kU8) {
+      FailTensor(ErrorCode::kUnsupported, name, "is stored as U8; a Scout holds F32, F16 or BF16");
+    }
+    bool good = tensor->shape.size() == shape.size();
+    for (size_t i = 0; good && i < shape.size(); ++i) {
+      good = shape[i] == kAny ? tensor->shape[i] != 0 : tensor->shape[i] == shape[i];
+    }
+    if (!good) {
+      FailTensor(ErrorCode::kParse, name,
+                 fmt::format("has shape [{}]; the vault needs [{}]", fmt::join(tensor->shape, ", "),
+                             fmt::join(shape, ", ")));
+    }
+    return *tensor;
+  }
+  void NeedIfThere(const std::string& name, std::vector<uint64_t> shape) const {
+    if (Has(name)) Need(name, std::move(shape));
+  }
+
+  // --- the ends and the constants ---
+
+  void CheckEnds() {
+    const Header& header = vault_.header;
+    const std::string name = "model.embed_tokens.weight";
+    const TensorView& embed = Need(name, {kAny, kAny});
+    if (embed.shape[1] != header.d_model) {
+      FailVault("header.d_model",
+                fmt::format("is {}, {} has {} columns", header.d_model, name, embed.shape[1]));
+    }
+    if (embed.shape[0] != header.vocab_size) {
+      FailVault("header.vocab_size",
+                fmt::format("is {}, {} has {} rows", header.vocab_size, name, embed.shape[0]));
+    }
+    out_.hidden_size = header.d_model;
+    out_.vocab_size = header.vocab_size;
+    Need("model.norm.weight", {header.d_model});
+    out_.tied = !Has("lm_head.weight");
+    if (!out_.tied) Need("lm_head.weight", {header.vocab_size, header.d_model});
+  }
+
+  static std::string Layer(uint32_t index) { return fmt::format("model.layers.{}.", index); }
+
+  void CountLayers() {
+    uint32_t& layers = out_.num_layers;
+    while (Has(Layer(layers) + "input_layernorm.weight")) ++layers;
+    // A later layer makes the one that is not there a gap.
+    for (const TensorView& tensor : scout_.tensors.views()) {
+      if (!tensor.name.starts_with("model.layers.") ||
+          !tensor.name.ends_with(".input_layernorm.weight")) {
+        continue;
+      }
+      const std::string number = tensor.name.substr(13, tensor.name.find('.', 13) - 13);
+      if (number.size() > 9 || number.find_first_not_of("0123456789") != number.npos) continue;
+      if (std::stoul(number) >= layers) Need(Layer(layers) + "input_layernorm.weight", {kAny});
+    }
+    if (layers == 0) Need(Layer(0) + "input_layernorm.weight", {kAny});
+    const uint32_t last = vault_.layers.rbegin()->first;
+    if (last < layers) return;
+    const auto entry = std::find_if(vault_.experts.begin(), vault_.experts.end(),
+                                    [&](const Expert& e) { return e.entry.layer_id == last; });
+    FailVault(fmt::format("table[{}].layer_id", entry - vault_.experts.begin()),
+              fmt::format("is {}, the Scout has {} layers", last, layers));
+  }
+
+  void TakeConstants() {
+    const uint32_t experts = vault_.header.max_experts_per_layer;
+    out_.num_experts = experts;
+    for (const Expert& expert : vault_.experts) {
+      out_.expert_width = std::max(out_.expert_width, expert.tensors[0].rows);
+    }
+    if (vault_.arch) {
+      const ArchBlock& arch = *vault_.arch;
+      out_.model_type = arch.model_type;
+      out_.num_heads = arch.num_heads;
+      out_.num_kv_heads = arch.num_kv_heads;
+      out_.head_dim = arch.head_dim;
+      out_.rope_theta = arch.rope_theta;
+      out_.rms_norm_eps = arch.rms_norm_eps;
+      out_.top_k = arch.moe_top_k;
+      out_.norm_topk_prob = arch.Has(kNormTopk);
+      return;
+    }
+    out_.head_dim = kLegacyHeadDim;
+    out_.rope_theta = kLegacyTheta;
+    out_.rms_norm_eps = kLegacyEps;
+    out_.top_k = std::min(kLegacyTopK, experts);
+    out_.norm_topk_prob = true;
+    const auto heads = [&](const char* role) {
+      const std::string name = Layer(0) + "self_attn." + role + "_proj.weight";
+      const uint64_t rows = Need(name, {kAny, out_.hidden_size}).shape[0];
+      if (rows % kLegacyHeadDim != 0 || rows / kLegacyHeadDim > UINT32_MAX) {
+        FailLegacyHeads(fmt::format("{} has {} rows", name, rows));
+      }
+      return static_cast<uint32_t>(rows / kLegacyHeadDim);
+    };
+    out_.num_heads = heads("q");
+    out_.num_kv_heads = heads("k");
+    if (out_.num_heads % out_.num_kv_heads != 0) {
+      FailLegacyHeads(fmt::format("{} query heads are no multiple of {} key heads", out_.num_heads,
+                                  out_.num_kv_heads));
+    }
+    for (const char* role : {"q", "k"}) {
+      const std::string name = Layer(0) + "self_attn." + role + "_norm.weight";
+      if (!Has(name)) continue;
+      const uint64_t length = Need(name, {kAny}).shape[0];
+      const uint64_t all =
+          uint64_t{kLegacyHeadDim} * (*role == 'q' ? out_.num_heads : out_.num_kv_heads);
+      if (length != kLegacyHeadDim && length != all) {
+        FailLegacyHeads(fmt::format("{} has {} elements", name, length));
+      }
+    }
+    Warn("header.version",
+         fmt::format("a v1 vault has no constants of its model; assumed: rope_theta 1e6, top-{} "
+                     "with weights renormalized, head_dim {}, rms_norm_eps 1e-6 (vault upgrade "
+                     "writes those of a config.json)",
+                     out_.top_k, kLegacyHeadDim));
+  }
+
+  [[noreturn]] void FailLegacyHeads(const std::string& reason) const {
+    FailVault("head_dim", fmt::format("a v1 vault means head_dim {}, but {}: this one needs an "
+                                      "arch block (vault upgrade --config)",
+                                      kLegacyHeadDim, reason));
+  }
+
+  // --- a layer ---
+
+  void CheckLayer(uint32_t index) {
+    const std::string prefix = Layer(index);
+    Need(prefix + "input_layernorm.weight", {out_.hidden_size});
+    Need(prefix + "post_attention_layernorm.weight", {out_.hidden_size});
+    CheckAttention(index, prefix + "self_attn.");
+    const auto layer = vault_.layers.find(index);
+    const std::string mlp = prefix + "mlp.";
+    const bool dense = Has(mlp + "gate_proj.weight");
+    if (index == 0) out_.has_dense_layer_0 = dense;
+    if (layer == vault_.layers.end()) {
+      if (Has(mlp + "gate.weight") && !dense) {
+        FailTensor(ErrorCode::kParse, mlp + "gate.weight",
+                   fmt::format("is a router, but the vault has no experts of layer {}", index));
+      }
+      const uint32_t width = CheckFfn(mlp);
+      if (first_dense_ == 0) first_dense_ = width;
+      return;
+    }
+    if (dense) {
+      FailTensor(ErrorCode::kParse, mlp + "gate_proj.weight",
+                 fmt::format("makes layer {} dense, but the vault has experts of it", index));
+    }
+    Need(mlp + "gate.weight", {layer->second, out_.hidden_size});
+    CheckShared(mlp);
+  }
+
+  void CheckAttention(uint32_t index, const std::string& prefix) {
+    const uint64_t hidden = out_.hidden_size;
+    const uint64_t q_rows = uint64_t{out_.num_heads} * out_.head_dim;
+    const uint64_t kv_rows = uint64_t{out_.num_kv_heads} * out_.head_dim;
+    const bool by_arch = !out_.arch_json.empty();  // heads may differ by layer: binding checks them
+    if (index == 0 && vault_.arch) {
+      const auto compare = [&](const char* role, const char* field, uint64_t rows, uint32_t heads) {
+        const std::string name = prefix + role + "_proj.weight";
+        const uint64_t stored = Need(name, {kAny, hidden}).shape[0];
+        if (stored == rows) return;
+        FailVault(std::string("arch.") + field,
+                  fmt::format("{} heads of head_dim {} mean {} rows, {} has {}", heads,
+                              out_.head_dim, rows, name, stored));
+      };
+      compare("q", "num_heads", q_rows, out_.num_heads);
+      compare("k", "num_kv_heads", kv_rows, out_.num_kv_heads);
+    }
+    const uint64_t q = by_arch && index > 0 ? kAny : q_rows;
+    Need(prefix + "q_proj.weight", {q, hidden});
+    Need(prefix + "k_proj.weight", {kv_rows, hidden});
+    Need(prefix + "v_proj.weight", {kv_rows, hidden});
+    Need(prefix + "o_proj.weight", {hidden, q});
+    NeedIfThere(prefix + "q_proj.bias", {q});
+    NeedIfThere(prefix + "k_proj.bias", {kv_rows});
+    NeedIfThere(prefix + "v_proj.bias", {kv_rows});
+    NeedIfThere(prefix + "o_proj.bias", {hidden});
+    CheckNorm(prefix + "q_norm.weight", q);
+    CheckNorm(prefix + "k_norm.weight", kv_rows);
+    if (index == 0) out_.has_qk_norm = Has(prefix + "q_norm.weight");
+  }
+
+  // Of each head, or of all together.
+  void CheckNorm(const std::string& name, uint64_t all) const {
+    if (!Has(name)) return;
+    const uint64_t length = Need(name, {kAny}).shape[0];
+    if (length != out_.head_dim) Need(name, {all});
+  }
+
+  uint32_t CheckFfn(const std::string& prefix) const {
+    const uint64_t hidden = out_.hidden_size;
+    const uint64_t width = Need(prefix + "gate_proj.weight", {kAny, hidden}).shape[0];
+    Need(prefix + "up_proj.weight", {width, hidden});
+    Need(prefix + "down_proj.weight", {hidden, width});
+    return static_cast<uint32_t>(std::min<uint64_t>(width, UINT32_MAX));
+  }
+
+  // DeepSeek's plural first, then Qwen's singular.
+  void CheckShared(const std::string& mlp) {
+    for (const char* spelling : {"shared_experts.", "shared_expert."}) {
+      bool there = false;
+      for (const std::string_view projection : kProjections) {
+        there = there || Has(fmt::format("{}{}{}.weight", mlp, spelling, projection));
+      }
+      if (!there) continue;
+      out_.shared_width = std::max(out_.shared_width, CheckFfn(mlp + spelling));
+      NeedIfThere(mlp + "shared_expert_gate.weight", {1, out_.hidden_size});
+      return;
+    }
+  }
+
+  // --- the two sources against each other ---
+
+  void CheckTopK() const {
+    for (const auto& [layer, count] : vault_.layers) {
+      if (out_.top_k <= count) continue;
+      FailVault(vault_.arch ? "arch.moe_top_k" : "moe_top_k",
+                fmt::format("{} of the {} experts of layer {}", out_.top_k, count, layer));
+    }
+  }
+
+  void CompareWithArch() {
+    out_.dense_width = first_dense_;
+    if (!vault_.arch) return;
+    const ArchBlock& arch = *vault_.arch;
+    if (out_.dense_width == 0) out_.dense_width = arch.dense_ffn_dim;
+    const auto flag = [&](const char* name, bool said, bool found) {
+      if (said == found) return;
+      Warn(std::string("arch.flags.") + name,
+           fmt::format("the arch block says {}, the tensors {}; they count", said, found));
+    };
+    flag("has_qk_norm", arch.Has(kHasQkNorm), out_.has_qk_norm);
+    flag("has_dense_layer_0", arch.Has(kHasDenseLayer0), out_.has_dense_layer_0);
+    const auto number = [&](const char* name, uint32_t said, uint32_t found) {
+      if (said == found) return;
+      Warn(std::string("arch.") + name,
+           fmt::format("the arch block says {}, the tensors {}; they count", said, found));
+    };
+    number("num_hidden_layers", arch.num_hidden_layers, out_.num_layers);
+    number("shared_expert_ffn_dim", arch.shared_expert_ffn_dim, out_.shared_width);
+    if (first_dense_ != 0) number("dense_ffn_dim", arch.dense_ffn_dim, first_dense_);
+    for (const Expert& expert : vault_.experts) {
+      if (expert.tensors[0].rows == arch.moe_ffn_dim) continue;
+      number("moe_ffn_dim", arch.moe_ffn_dim, expert.tensors[0].rows);
+      break;
+    }
+  }
+
+  const VaultTables& vault_;
+  const std::string& vault_path_;
+  const ScoutView& scout_;
+  Geometry out_;
+  uint32_t first_dense_ = 0;
+};
+
+void CheckKey(const VaultTables& vault, Bytes file, const ScoutView& scout) {
+  const auto stored = scout.metadata.find(kKeyName);
+  if (stored == scout.metadata.end()) return;
+  const std::string key = VaultKey(vault, file);
+  if (stored->second == key) return;
+  throw Error(ErrorCode::kHashMismatch,
+              fmt::format("the Scout belongs to another vault: its key is {}, this vault's {}",
+                          stored->second, key),
+              {scout.path, std::string("header.__metadata__.") + kKeyName});
+}
+
+}  // namespace
+
+Geometry CheckPair(const VaultTables& vault, const std::string& vault_path, Bytes vault_file,
+                   const ScoutView& scout) {
+  Geometry geometry = PairChecker(vault, vault_path, scout).Run();
+  CheckKey(vault, vault_file, scout);
+  return geometry;
+}
+
+std::string VaultKey(const VaultTables& vault, Bytes file) {
+  Hash64 hash;
+  hash.Update(file.subspan(kHeaderSize, TablesEnd(vault.experts.size()) - kHeaderSize));
+  for (const auto& [layer, count] : vault.layers) {
+    const ExpertEntry& entry = vault.experts[*vault.Find(layer, 0)].entry;
+    hash.Update(file.subspan(entry.byte_offset, std::min(entry.raw_size, kKeyBlobBytes)));
+  }
+  return HashToHex(hash.Digest());
+}
+
+}  // namespace moewe::formats::smoe
