@@ -102,7 +102,7 @@ class Mapper {
       AddHead(tensor);
     } else if (EatNumbered(&name, "model.layers.") && Eat(&name, ".")) {
       const std::string role = Renamed(name);
-      if (IsPlainRole(role)) {
+      if (roles::IsLayerRole(role)) {
         Add(tensor, tensor.name.substr(0, tensor.name.size() - name.size()) + role);
       }
     }
