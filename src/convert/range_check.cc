@@ -73,7 +73,7 @@ void CheckRange(const formats::TensorView& tensor, DType dtype, Bytes encoded, T
 }
 
 void CheckSmoeRange(const formats::TensorView& tensor, ThreadPool& pool, const Where& where) {
-  const uint32_t largest = LargestBits(tensor.dtype, tensor.bytes, tensor.matrix(), pool);
+  const uint32_t largest = LargestBits(tensor, {}, pool);
   if (largest <= std::bit_cast<uint32_t>(kLargestF16)) return;
   throw Error(ErrorCode::kUnsupported,
               fmt::format("{} holds {:g}, which the f16 scales of a vault cannot store",

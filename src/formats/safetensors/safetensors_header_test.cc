@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "base/bytes_of.h"
 #include "formats/safetensors/safetensors.h"
-#include "formats/test_util.h"
 
 namespace moewe::formats {
 namespace {
@@ -20,7 +20,7 @@ TEST(SafetensorsHeaderTest, WhatIsWrittenParses) {
   const std::string header = SafetensorsHeaderBytes(tensors, {{"moewe.key", "\"x\""}});
   EXPECT_EQ(header.size() % 8, 0u);
   const std::string file = header + std::string(22, 'x');
-  const SafetensorsHeader parsed = ParseSafetensors(AsBytes(file), "f");
+  const SafetensorsHeader parsed = ParseSafetensors(BytesOf(file), "f");
   EXPECT_EQ(parsed.data_offset, header.size());
   EXPECT_EQ(parsed.metadata.at("moewe.key"), "\"x\"");
   ASSERT_EQ(parsed.entries.size(), 4u);
