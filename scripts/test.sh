@@ -10,7 +10,7 @@ build=$1
 filter=${2:-}
 log=$build/test.log
 
-ctest --test-dir "$build" --output-on-failure -j "$(nproc)" ${filter:+-R "$filter"} > "$log" 2>&1
+ctest --test-dir "$build" --output-on-failure --timeout 600 -j "$(nproc)" ${filter:+-R "$filter"} > "$log" 2>&1
 status=$?
 grep -vE '^ *[0-9]+/[0-9]+ Test +#.*Passed|^ +Start +[0-9]+:|^Test project|^Internal ctest|^ *$' "$log" | head -n 400
 total=$(sed -nE 's/.*tests? failed out of ([0-9]+)$/\1/p' "$log" | tail -n1)

@@ -58,16 +58,18 @@ TEST_F(FileLockTest, NoUpdateIsLostThoughTheFileIsReplaced) {
 
 TEST_F(FileLockTest, SaysThatItWaits) {
   int to_child[2];
+  int to_parent[2];
   ASSERT_EQ(pipe(to_child), 0);
+  ASSERT_EQ(pipe(to_parent), 0);
   const pid_t child = fork();
   if (child == 0) {
     // Holds the lock until the parent says that it has begun to wait.
     const FileLock lock(path_, FileLock::Access::kWrite, [] {});
     char byte = 0;
-    _exit(write(to_child[1], "l", 1) == 1 && read(to_child[0], &byte, 1) >= 0 ? 0 : 1);
+    _exit(write(to_parent[1], "l", 1) == 1 && read(to_child[0], &byte, 1) >= 0 ? 0 : 1);
   }
   char byte = 0;
-  ASSERT_EQ(read(to_child[0], &byte, 1), 1);
+  ASSERT_EQ(read(to_parent[0], &byte, 1), 1);
   int told = 0;
   const FileLock lock(path_, FileLock::Access::kWrite, [&] {
     ++told;
@@ -76,6 +78,7 @@ TEST_F(FileLockTest, SaysThatItWaits) {
   EXPECT_EQ(told, 1);
   int status = 0;
   waitpid(child, &status, 0);
+  for (const int fd : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) close(fd);
   lock.CheckStillNamed();
 }
 
