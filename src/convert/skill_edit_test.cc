@@ -27,16 +27,6 @@ using formats::CmfAppender;
 using formats::CmfFile;
 using formats::TensorView;
 
-template <typename Action>
-std::optional<ErrorCode> Thrown(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return std::nullopt;
-}
-
 std::vector<model::TokenId> Ids(uint32_t seed, size_t count) {
   std::vector<model::TokenId> ids;
   for (size_t i = 0; i < count; ++i) {

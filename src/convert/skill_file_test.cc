@@ -20,16 +20,6 @@ namespace fs = std::filesystem;
 using formats::CmfFile;
 using formats::TensorView;
 
-template <typename Action>
-std::optional<ErrorCode> Thrown(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return std::nullopt;
-}
-
 class SkillFileTest : public testing::Test {
  protected:
   SkillFileTest()

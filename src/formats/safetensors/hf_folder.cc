@@ -113,18 +113,10 @@ void HfFolder::AddFile(const std::string& path, const WeightMap& weight_map) {
     const auto mapped = weight_map.find(entry.name);
     if (mapped != weight_map.end() && mapped->second != file_name) continue;
     if (!entry.dtype) {
-      opaque_.push_back({std::move(entry.name), std::move(entry.dtype_name), std::move(entry.shape),
-                         entry.nbytes});
+      opaque_.push_back(OpaqueOf(std::move(entry)));
       continue;
     }
-    TensorView view;
-    view.name = std::move(entry.name);
-    view.dtype = *entry.dtype;
-    view.shape = std::move(entry.shape);
-    view.bytes = file->bytes().subspan(static_cast<size_t>(entry.file_offset),
-                                       static_cast<size_t>(entry.nbytes));
-    view.file_index = file_index;
-    view.file_offset = entry.file_offset;
+    TensorView view = ViewOf(std::move(entry), file->bytes(), file_index);
     const std::string name = view.name;
     if (!index_.Add(std::move(view))) {
       throw Error(ErrorCode::kParse, "tensor '" + name + "' is in two files",

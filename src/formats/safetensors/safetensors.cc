@@ -185,4 +185,20 @@ SafetensorsHeader ParseSafetensors(Bytes file, const std::string& path) {
   return HeaderParser(file, path).Parse();
 }
 
+TensorView ViewOf(SafetensorsEntry&& entry, Bytes file, uint32_t file_index) {
+  TensorView view;
+  view.name = std::move(entry.name);
+  view.dtype = entry.dtype.value();
+  view.shape = std::move(entry.shape);
+  view.bytes =
+      file.subspan(static_cast<size_t>(entry.file_offset), static_cast<size_t>(entry.nbytes));
+  view.file_index = file_index;
+  view.file_offset = entry.file_offset;
+  return view;
+}
+
+OpaqueTensor OpaqueOf(SafetensorsEntry&& entry) {
+  return {std::move(entry.name), std::move(entry.dtype_name), std::move(entry.shape), entry.nbytes};
+}
+
 }  // namespace moewe::formats

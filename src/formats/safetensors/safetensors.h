@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/byte_reader.h"
+#include "formats/checkpoint.h"
 #include "quant/dtype.h"
 
 namespace moewe::formats {
@@ -42,6 +43,13 @@ bool LooksLikeSafetensors(Bytes file);
 // Parses and checks a whole file; `path` is for messages. Throws Error{kBounds} for sizes and
 // offsets, Error{kParse} for everything malformed.
 SafetensorsHeader ParseSafetensors(Bytes file, const std::string& path);
+
+// A parsed entry as a tensor of `file`, the mapping that it was parsed from; its dtype must be
+// known.
+TensorView ViewOf(SafetensorsEntry&& entry, Bytes file, uint32_t file_index);
+
+// The entry of a dtype without a codec.
+OpaqueTensor OpaqueOf(SafetensorsEntry&& entry);
 
 }  // namespace moewe::formats
 

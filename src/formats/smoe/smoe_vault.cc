@@ -85,20 +85,12 @@ void SmoeVault::OpenScout(const std::string& path) {
   metadata_ = std::move(header.metadata);
   index_.Reserve(header.entries.size() + 3 * tables_.experts.size());
   for (SafetensorsEntry& entry : header.entries) {
-    if (!entry.dtype) {
-      opaque_.push_back({std::move(entry.name), std::move(entry.dtype_name), std::move(entry.shape),
-                         entry.nbytes});
-      continue;
+    if (entry.dtype) {
+      // The parser refuses names that are there twice.
+      index_.Add(ViewOf(std::move(entry), scout_->bytes(), 1));
+    } else {
+      opaque_.push_back(OpaqueOf(std::move(entry)));
     }
-    TensorView view;
-    view.name = std::move(entry.name);
-    view.dtype = *entry.dtype;
-    view.shape = std::move(entry.shape);
-    view.bytes = scout_->bytes().subspan(static_cast<size_t>(entry.file_offset),
-                                         static_cast<size_t>(entry.nbytes));
-    view.file_index = 1;
-    view.file_offset = entry.file_offset;
-    index_.Add(std::move(view));  // the parser refuses names that are there twice
   }
 }
 

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/bytes_of.h"
 #include "base/hash64.h"
 #include "moewe/error.h"
 #include "platform/mapped_file.h"
@@ -27,10 +28,6 @@ TensorDescriptor Descriptor(uint32_t rows, uint32_t cols, uint32_t bits, uint64_
   tensor.scales_size = NumGroups(elements) * 2;
   *offset = tensor.scales_offset + tensor.scales_size;
   return tensor;
-}
-
-Bytes AsBytes(std::string_view text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
 }  // namespace
@@ -120,7 +117,7 @@ size_t VaultWriter::count_done() const {
 }
 
 JournalIdentity VaultWriter::Identity() const {
-  return {HashBytes(AsBytes(plan_.source_id)), HashBytes(tables_)};
+  return {HashBytes(BytesOf(plan_.source_id)), HashBytes(tables_)};
 }
 
 // What an earlier run wrote counts where it still has the hash that the journal says.
