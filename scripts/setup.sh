@@ -7,7 +7,7 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build make pkg-config ccache mold git ca-certificates
-  nlohmann-json3-dev libfmt-dev libcli11-dev libhwy-dev libboost-dev libutf8proc-dev libssl-dev
+  nlohmann-json3-dev libfmt-dev libcli11-dev libhwy-dev libboost-dev libutf8proc-dev libssl-dev liburing-dev
   zlib1g-dev python3-numpy libgtest-dev libgmock-dev libsimde-dev libbenchmark-dev)
 if [[ "${1:-}" == lint ]]; then
   packages+=(clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev python3)

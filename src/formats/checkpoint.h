@@ -19,6 +19,9 @@
 
 namespace moewe::formats {
 
+// TensorView::file_offset of bytes that lie in memory only (put together, computed).
+inline constexpr uint64_t kNotInFile = UINT64_MAX;
+
 // One tensor where it lies. Cheap to copy; `bytes` points into the mapping of the checkpoint that
 // it came from and lives as long as that does.
 struct TensorView {
@@ -27,7 +30,7 @@ struct TensorView {
   std::vector<uint64_t> shape;  // outermost first; checked: the element count fits 64 bits
   Bytes bytes;                  // stored encoding, length checked against dtype and shape
   uint32_t file_index = 0;      // into Checkpoint::files()
-  uint64_t file_offset = 0;     // of bytes, from the start of that file
+  uint64_t file_offset = 0;     // of bytes, from the start of that file; or kNotInFile
   uint64_t hash = 0;            // stored hash64; 0 = not protected
 
   quant::MatrixShape matrix() const { return *quant::AsMatrix(shape); }

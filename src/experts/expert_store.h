@@ -1,0 +1,121 @@
+// Routed experts that do not all fit in memory: an arena of equal slots, filled from disk.
+//
+// A layer's step asks for its experts with Begin; all missing ones are read at once, and Next hands
+// them out as they are there: first those that were resident, then the others as their reads end.
+// So the caller computes while the disk works. If a step needs more experts than the arena holds (a
+// prompt's chunk), they pass through it in file order, each read once: the next ones are read while
+// the last handed-out ones are computed with. What a caller computes with them must not depend on
+// the order.
+#ifndef MOEWE_EXPERTS_EXPERT_STORE_H_
+#define MOEWE_EXPERTS_EXPERT_STORE_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/byte_reader.h"
+#include "experts/cache_policy.h"
+#include "platform/disk_reader.h"
+
+namespace moewe::experts {
+
+// Stored bytes of one matrix.
+struct Extent {
+  uint32_t file = 0;  // index into the files of the disk reader
+  uint64_t offset = 0;
+  uint64_t nbytes = 0;
+};
+
+// Gate, up, down. Extents that touch or share a page are read at once.
+using StoredExpert = std::array<Extent, 3>;
+
+struct LoadedExpert {
+  uint32_t expert = 0;         // in its layer
+  uint32_t slot = 0;           // below slots()
+  std::array<Bytes, 3> parts;  // gate, up, down
+};
+
+// Called once for every read of an expert, before it is handed out, on the caller's thread: to
+// check bytes. An Error from it counts like a failed read.
+using ExpertCheck = std::function<void(uint32_t layer, const LoadedExpert& expert)>;
+
+struct StoreOptions {
+  uint64_t arena_bytes = 0;  // at least MinArenaBytes
+  // An evicted expert's layer keeps at least so many, as far as there is room; 0 = plain LRU.
+  uint32_t floor = 0;
+  ExpertCheck check;
+};
+
+struct StoreStats {
+  uint64_t arena_bytes = 0;
+  uint32_t slots = 0;
+  uint64_t experts = 0;     // in all layers
+  uint64_t resident = 0;    // accesses to an expert that was in the arena because it had been used
+  uint64_t prefetched = 0;  // ... because it had been foreseen and its read had ended or begun
+  uint64_t missed = 0;      // accesses that had to be read for
+  uint64_t prefetch_reads = 0;   // experts read ahead ...
+  uint64_t prefetch_unused = 0;  // ... and evicted without having been used
+  uint64_t bytes_read = 0;       // of both kinds, as read from disk
+  uint64_t bytes_demanded = 0;   // of them, for misses
+  uint64_t retries = 0;
+  double wait_seconds = 0.0;  // that Next blocked for the disk
+  double hit_rate() const;    // of accesses, what was not missed; 0 without any
+};
+
+// One thread at a time.
+class ExpertStore {
+ public:
+  // The bytes of the least arena that works: it holds `at_once` experts (the largest top_k), or all
+  // if there are fewer.
+  static uint64_t MinArenaBytes(std::span<const std::vector<StoredExpert>> layers,
+                                uint32_t at_once);
+  // Of a slot: the largest expert with its pages' edges.
+  static uint64_t SlotBytes(std::span<const std::vector<StoredExpert>> layers);
+
+  // `layers`: experts of each layer, in order; none for a layer without any. `make_reader` is given
+  // the arena's memory. Throws Error{kUsage} for an arena that is too small, {kOutOfBudget} if the
+  // memory can't be had.
+  using MakeReader = std::function<std::unique_ptr<DiskReader>(std::span<uint8_t> memory)>;
+  ExpertStore(std::vector<std::vector<StoredExpert>> layers, StoreOptions options,
+              const MakeReader& make_reader);
+  ~ExpertStore();
+
+  uint32_t slots() const;
+
+  // Starts a layer's step: `experts` ascending, each once. What an earlier step left unfinished (an
+  // exception came between) is given up.
+  void Begin(uint32_t layer, std::span<const uint32_t> experts);
+
+  // The next experts of the step, which stay in place until the next call of Next or Begin; waits
+  // for the disk if none is there. Empty = all were handed out. Throws Error{kIo} naming layer,
+  // expert and offset for a read that failed twice, and what the check threw the second time.
+  std::span<const LoadedExpert> Next();
+
+  // Experts of `layer` that a later step will likely ask for, most likely first: read while no
+  // demand read waits, into slots that the policy gives away, never more than a share of them.
+  // Does nothing while its guesses prove wrong too often to be worth the disk's time.
+  void Prefetch(uint32_t layer, std::span<const uint32_t> experts);
+
+  // Fills free slots in the background, at lowest priority, with the experts of the highest counts,
+  // up to half of the slots. counts: one an expert, by ExpertIds.
+  void Prewarm(std::span<const uint64_t> counts);
+
+  // Accesses so far, one an expert, by ExpertIds.
+  const std::vector<uint64_t>& counts() const;
+  const ExpertIds& ids() const;
+
+  StoreStats stats() const;
+  void ResetStats();
+  const DiskInfo& disk() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace moewe::experts
+
+#endif  // MOEWE_EXPERTS_EXPERT_STORE_H_
