@@ -153,7 +153,8 @@ BENCHMARK(BM_AttendOne)->Arg(64)->Arg(512);
 
 constexpr DType kDtypes[] = {DType::kQ4tp, DType::kQ4Tiled, DType::kQ4Block, DType::kQ8Row,
                              DType::kQ82f, DType::kVbitRo,  DType::kQ1,      DType::kQ1s,
-                             DType::kQ1t,  DType::kF16,     DType::kBf16,    DType::kF32};
+                             DType::kQ1t,  DType::kSmoeQ4,  DType::kSmoeQ2,  DType::kF16,
+                             DType::kBf16, DType::kF32};
 
 void Register(const std::string& name, const std::function<void(benchmark::State&)>& run,
               const std::vector<int64_t>& args) {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr DType kDtypes[] = {DType::kF32,     DType::kF16,  DType::kBf16,    DType::kQ8Row,
                              DType::kQ4Block, DType::kQ82f, DType::kQ4Tiled, DType::kQ4tp,
-                             DType::kVbit,    DType::kQ1s};
+                             DType::kVbit,    DType::kQ1s,  DType::kSmoeQ4,  DType::kSmoeQ2};
 
 // Rows of w times one activation row, from the scalar definitions.
 std::vector<float> ScalarProduct(const Matrix& w, Activations activations, const float* x) {

@@ -80,6 +80,46 @@ HWY_INLINE void DecodeGroup(const uint8_t* nibbles, float scale, float* out) {
   }
 }
 
+// 32 values of a vault's encoding, as its codec computes them.
+template <int kBits>
+HWY_INLINE void DecodeSmoeGroup(const uint8_t* packed, float scale, float* out) {
+  constexpr float kHalf = ((1 << kBits) - 1) / 2.0f;
+  const hn::CappedTag<uint8_t, kGroup * kBits / 8> bytes;
+  const auto mask = hn::Set(bytes, uint8_t{(1 << kBits) - 1});
+  alignas(64) uint8_t codes[kGroup];
+  for (size_t i = 0; i < kGroup * kBits / 8; i += hn::Lanes(bytes)) {
+    const auto v = hn::LoadU(bytes, packed + i);
+    if constexpr (kBits == 4) {
+      hn::StoreInterleaved2(hn::And(v, mask), hn::ShiftRight<4>(v), bytes, codes + 2 * i);
+    } else {
+      hn::StoreInterleaved4(hn::And(v, mask), hn::And(hn::ShiftRight<2>(v), mask),
+                            hn::And(hn::ShiftRight<4>(v), mask), hn::ShiftRight<6>(v), bytes,
+                            codes + 4 * i);
+    }
+  }
+  const hn::CappedTag<float, kGroup> d;
+  const hn::Rebind<uint8_t, decltype(d)> part;
+  const hn::Rebind<int32_t, decltype(d)> ints;
+  for (size_t i = 0; i < kGroup; i += hn::Lanes(d)) {
+    const auto code = hn::ConvertTo(d, hn::PromoteTo(ints, hn::LoadU(part, codes + i)));
+    const auto level = hn::Div(hn::Sub(code, hn::Set(d, kHalf)), hn::Set(d, kHalf));
+    hn::StoreU(hn::Mul(level, hn::Set(d, scale)), d, out + i);
+  }
+}
+
+void DecodeSmoe(const Matrix& w, uint32_t row_begin, uint32_t row_end, float* out) {
+  const SmoeLayout layout(w);
+  for (uint32_t row = row_begin; row < row_end; ++row) {
+    const uint8_t* packed = layout.Codes(row);
+    for (size_t g = 0; g < layout.groups_per_row; ++g, packed += layout.group_bytes) {
+      const float scale = LoadF16(layout.Scale(row, g));
+      w.dtype == DType::kSmoeQ4 ? DecodeSmoeGroup<4>(packed, scale, out)
+                                : DecodeSmoeGroup<2>(packed, scale, out);
+      out += kGroup;
+    }
+  }
+}
+
 void DecodeQ4tpRow(const Q4tpLayout& layout, size_t row, float* out) {
   float ladder[kLadderRungs];
   MakeLadder(layout.params + row * 4, ladder);
@@ -128,6 +168,10 @@ void DecodeRowsImpl(const Matrix& w, uint32_t row_begin, uint32_t row_end, float
         DecodeQ4tpRow(Q4tpLayout(w), row, out);
       }
       return;
+    case DType::kSmoeQ4:
+    case DType::kSmoeQ2:
+      if (cols % kGroup != 0) break;
+      return DecodeSmoe(w, row_begin, row_end, out);
     default:
       break;
   }

@@ -13,8 +13,9 @@
 namespace moewe::kernels {
 namespace {
 
-constexpr DType kDtypes[] = {DType::kF32,     DType::kF16,  DType::kBf16,    DType::kQ8Row,
-                             DType::kQ4Block, DType::kQ82f, DType::kQ4Tiled, DType::kQ4tp};
+constexpr DType kDtypes[] = {DType::kF32,     DType::kF16,   DType::kBf16,    DType::kQ8Row,
+                             DType::kQ4Block, DType::kQ82f,  DType::kQ4Tiled, DType::kQ4tp,
+                             DType::kSmoeQ4,  DType::kSmoeQ2};
 
 bool Holds(DType dtype, uint32_t rows, uint32_t cols) {
   return quant::FindCodec(dtype)->holds({rows, cols}, 2);

@@ -21,7 +21,7 @@ namespace {
 #include "kernels/int8_avx512-inl.h"
 }  // namespace
 
-const Int8Kernels kInt8Avx512 = {Quantize512, NibblesOf<Tiles512>, BytesOf<Tiles512>, PlainAvx2};
+const Int8Kernels kInt8Avx512 = {Quantize512, PackedOf<Tiles512>, BytesOf<Tiles512>, PlainAvx2};
 
 }  // namespace moewe::kernels
 

@@ -2,11 +2,12 @@
 // 4 rows enter a tile together, tokens go through in tiles of up to kMaxTile. Included inside a
 // target region and an anonymous namespace by int8_avx2.cc and int8_avx512-inl.h, which give
 // `Tiles`:
-//   template <size_t kStride, int T>
+//   template <size_t kStride, bool kOdd, int T>
 //   static void Nibbles(w[4], groups, panel, x, padded, ahead, out[T][4])
+//   template <int T> static void Crumbs(w[4], groups, panel, x, padded, ahead, out[T][4])
 //   template <int T> static void Bytes(w[4], cols, x, padded, ahead, out[T][4])
-// With T = 1 they ask for weights from `ahead` on: Nibbles for half as many as they read, Bytes for
-// as many.
+// kOdd: of Input::kOddNibbles. With T = 1 they ask for weights from `ahead` on: Nibbles and Crumbs
+// for half as many as they read, Bytes for as many.
 
 // Rows past the end repeat the last one and are not stored.
 template <class Tile>
@@ -28,8 +29,8 @@ inline void ForTokenTiles(size_t n, const Tile& tile) {
   }
 }
 
-template <class Tiles, size_t kStride>
-void NibbleRows(const Matrix& w, const uint8_t* first_nibble, uint32_t row_begin, uint32_t row_end,
+template <class Tiles, Input kInput, size_t kStride>
+void PackedRows(const Matrix& w, const uint8_t* first_codes, uint32_t row_begin, uint32_t row_end,
                 const uint8_t* const* x, size_t n, float* const* y, float* panels,
                 const NextRows& next) {
   const size_t groups = w.cols / kGroup;
@@ -37,22 +38,27 @@ void NibbleRows(const Matrix& w, const uint8_t* first_nibble, uint32_t row_begin
   const size_t row_bytes = groups * kStride;
   const WalkAhead walk(w, row_end, next);
   for (uint32_t block = row_begin; block < row_end; block += 8) {
-    const uint8_t* block_nibbles = first_nibble + block * row_bytes;
+    const uint8_t* block_codes = first_codes + block * row_bytes;
     if (n == 1) walk.Scales(block);
-    ScalePanelsAvx2(w, block, n == 1 ? walk.From(block_nibbles) : nullptr, panels);
+    ScalePanelsAvx2(w, block, n == 1 ? walk.From(block_codes) : nullptr, panels);
     for (uint32_t row = block; row < row_end && row < block + 8; row += 4) {
       const float* panel = panels + (row - block) / 4 * Int8PanelFloats(w.cols);
       const uint8_t* rows[4];
       for (uint32_t r = 0; r < 4; ++r) {
         const uint32_t at = row + r < w.rows ? row + r : w.rows - 1;
-        rows[r] = first_nibble + at * row_bytes;
+        rows[r] = first_codes + at * row_bytes;
       }
       const uint32_t live = row_end - row < 4 ? row_end - row : 4;
       // The second half of the block's share: 2 rows' bytes beside each 4 rows.
-      const uint8_t* ahead = walk.From(block_nibbles + (4 + (row - block) / 2) * row_bytes);
+      const uint8_t* ahead = walk.From(block_codes + (4 + (row - block) / 2) * row_bytes);
       ForTokenTiles(n, [&]<int T>(size_t t) {
         alignas(64) float out[T][4];
-        Tiles::template Nibbles<kStride, T>(rows, groups, panel, x + t, padded, ahead, out);
+        if constexpr (kInput == Input::kOddCrumbs) {
+          Tiles::template Crumbs<T>(rows, groups, panel, x + t, padded, ahead, out);
+        } else {
+          Tiles::template Nibbles<kStride, kInput == Input::kOddNibbles, T>(
+              rows, groups, panel, x + t, padded, ahead, out);
+        }
         for (int i = 0; i < T; ++i) {
           for (uint32_t r = 0; r < live; ++r)
             y[t + static_cast<size_t>(i)][row - row_begin + r] = out[i][r];
@@ -63,13 +69,22 @@ void NibbleRows(const Matrix& w, const uint8_t* first_nibble, uint32_t row_begin
 }
 
 template <class Tiles>
-void NibblesOf(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint8_t* const* x,
-               size_t n, float* const* y, float* scratch, const NextRows& next) {
-  if (w.dtype == DType::kQ4Tiled) {
-    NibbleRows<Tiles, kTileBytes>(w, w.bytes.data() + 2, row_begin, row_end, x, n, y, scratch,
-                                  next);
-  } else {
-    NibbleRows<Tiles, kGroupNibbles>(w, w.bytes.data(), row_begin, row_end, x, n, y, scratch, next);
+void PackedOf(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint8_t* const* x,
+              size_t n, float* const* y, float* scratch, const NextRows& next) {
+  const uint8_t* codes = w.bytes.data();
+  switch (w.dtype) {
+    case DType::kQ4Tiled:
+      return PackedRows<Tiles, Input::kNibbles, kTileBytes>(w, codes + 2, row_begin, row_end, x, n,
+                                                            y, scratch, next);
+    case DType::kSmoeQ4:
+      return PackedRows<Tiles, Input::kOddNibbles, kGroupNibbles>(w, codes, row_begin, row_end, x,
+                                                                  n, y, scratch, next);
+    case DType::kSmoeQ2:
+      return PackedRows<Tiles, Input::kOddCrumbs, kGroupCrumbs>(w, codes, row_begin, row_end, x, n,
+                                                                y, scratch, next);
+    default:
+      return PackedRows<Tiles, Input::kNibbles, kGroupNibbles>(w, codes, row_begin, row_end, x, n,
+                                                               y, scratch, next);
   }
 }
 

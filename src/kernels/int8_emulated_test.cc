@@ -39,7 +39,7 @@ inline __m512 FmaddPs(__m512 a, __m512 b, __m512 c) {
 #include "kernels/int8_avx512-inl.h"
 }  // namespace
 
-const Int8Kernels kInt8Avx512Emulated = {Quantize512, NibblesOf<Tiles512>, BytesOf<Tiles512>,
+const Int8Kernels kInt8Avx512Emulated = {Quantize512, PackedOf<Tiles512>, BytesOf<Tiles512>,
                                          PlainAvx2};
 
 }  // namespace moewe::kernels

@@ -87,20 +87,34 @@ void QuantizeAvx2(const float* x, const uint8_t* col_field, size_t count, size_t
       std::memcpy(row + padded * 48 + g * 4, &sum, 4);
       continue;
     }
-    if (input == Input::kNibbles) {
+    sum *= SumFactor(input);
+    size_t place = g;
+    if (input == Input::kOddCrumbs) {
+      const __m256i by_phase =
+          _mm256_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15, 0, 4, 8, 12, 1, 5,
+                           9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+      alignas(32) uint8_t phases[32];
+      _mm256_store_si256(reinterpret_cast<__m256i*>(phases),
+                         _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(q, by_phase),
+                                                     _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+      uint8_t* first_phase = row + g / 4 * 128 + g % 4 * 8;
+      for (size_t phase = 0; phase < 4; ++phase) {
+        std::memcpy(first_phase + phase * 32, phases + phase * 8, 8);
+      }
+      place = CrumbPlace(g);
+    } else if (input == Input::kNibbles || input == Input::kOddNibbles) {
       q = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(q, split), 0xD8);
       uint8_t* even =
           row + g / groups_per_vector * groups_per_vector * kGroup + g % groups_per_vector * 16;
       _mm_storeu_si128(reinterpret_cast<__m128i*>(even), _mm256_castsi256_si128(q));
       _mm_storeu_si128(reinterpret_cast<__m128i*>(even + groups_per_vector * 16),
                        _mm256_extracti128_si256(q, 1));
-      sum *= 8;
     } else {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + g * kGroup), q);
-      sum *= 128;
     }
-    _mm_storeu_ps(reinterpret_cast<float*>(row + padded * 32 + g * 16), _mm_set1_ps(dx));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(row + padded * 48 + g * 16), _mm_set1_epi32(sum));
+    _mm_storeu_ps(reinterpret_cast<float*>(row + padded * 32 + place * 16), _mm_set1_ps(dx));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(row + padded * 48 + place * 16),
+                     _mm_set1_epi32(sum));
   }
 }
 

@@ -46,7 +46,7 @@ void Quantize(const float* x, const uint8_t* col_field, size_t count, size_t gro
       std::memcpy(row + padded * 48 + g * 4, &sum, 4);
       continue;
     }
-    sum *= input == Input::kNibbles ? 8 : 128;
+    sum *= SumFactor(input);
     for (size_t copy = 0; copy < 4; ++copy) {
       std::memcpy(row + padded * 32 + (g * 4 + copy) * 4, &dx, 4);
       std::memcpy(row + padded * 48 + (g * 4 + copy) * 4, &sum, 4);
@@ -60,53 +60,74 @@ float Dx(const uint8_t* x, size_t padded, size_t g) {
   return dx;
 }
 
-// The scale of group g of a 4-bit row, and where its nibbles are.
-struct NibbleRow {
-  const uint8_t* nibbles;
-  size_t stride;
+// A row of 4-bit or 2-bit codes: its integer weights, and the scale of group g.
+struct PackedRow {
+  const uint8_t* codes;
+  size_t stride;  // of groups
+  uint32_t bits = 4;
+  int32_t factor = 1;  // a weight is factor * code - offset
+  int32_t offset = 8;
   const uint8_t* scales = nullptr;  // f16, scale_stride apart
   size_t scale_stride = 2;
-  const uint8_t* codes = nullptr;
+  const uint8_t* first_scale = nullptr;  // kept by vaults: a scale for two groups
+  size_t first_group = 0;
+  float unit = 1;
+  const uint8_t* rungs = nullptr;
   float ladder[kLadderRungs];
 
-  NibbleRow(const Matrix& m, uint32_t row) {
+  PackedRow(const Matrix& m, uint32_t row) {
     const size_t groups = m.cols / kGroup;
-    if (m.dtype == DType::kQ4Block) {
+    if (m.dtype == DType::kSmoeQ4 || m.dtype == DType::kSmoeQ2) {
+      const SmoeLayout layout(m);
+      codes = layout.Codes(row);
+      stride = layout.group_bytes;
+      bits = m.dtype == DType::kSmoeQ4 ? 4 : 2;
+      factor = 2;
+      offset = m.dtype == DType::kSmoeQ4 ? 15 : 3;
+      unit = m.dtype == DType::kSmoeQ4 ? kSmoeQ4Unit : kSmoeQ2Unit;
+      first_scale = layout.scales;
+      first_group = row * groups;
+    } else if (m.dtype == DType::kQ4Block) {
       const Q4BlockLayout layout(m);
-      nibbles = layout.nibbles + row * groups * kGroupNibbles;
+      codes = layout.nibbles + row * groups * kGroupNibbles;
       stride = kGroupNibbles;
       scales = layout.scales + row * groups * 2;
     } else if (m.dtype == DType::kQ4Tiled) {
       scales = m.bytes.data() + row * groups * kTileBytes;
       scale_stride = stride = kTileBytes;
-      nibbles = scales + 2;
+      codes = scales + 2;
     } else {
       const Q4tpLayout layout(m);
-      nibbles = layout.nibbles + row * groups * kGroupNibbles;
+      codes = layout.nibbles + row * groups * kGroupNibbles;
       stride = kGroupNibbles;
-      codes = layout.codes + row * layout.code_bytes;
+      rungs = layout.codes + row * layout.code_bytes;
       MakeLadder(layout.params + size_t{row} * 4, ladder);
     }
   }
   float Scale(size_t g) const {
-    if (codes == nullptr) return LoadF16(scales + g * scale_stride);
-    return ladder[LadderCode(codes, g)];
+    if (first_scale != nullptr) return LoadF16(first_scale + (first_group + g) / 2 * 2) * unit;
+    if (rungs == nullptr) return LoadF16(scales + g * scale_stride);
+    return ladder[LadderCode(rungs, g)];
+  }
+  int32_t Weight(size_t g, size_t i) const {
+    const uint32_t per_byte = 8 / bits;
+    const uint32_t byte = codes[g * stride + i / per_byte];
+    const uint32_t code = byte >> (i % per_byte * bits) & ((1u << bits) - 1);
+    return factor * static_cast<int32_t>(code) - offset;
   }
 };
 
-void Nibbles(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint8_t* const* x,
-             size_t n, float* const* y, float*, const NextRows&) {
+void Packed(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint8_t* const* x,
+            size_t n, float* const* y, float*, const NextRows&) {
   const size_t padded = PreparedRow::PaddedGroups(w.cols);
   for (uint32_t row = row_begin; row < row_end; ++row) {
-    const NibbleRow r(w, row);
+    const PackedRow r(w, row);
     for (size_t t = 0; t < n; ++t) {
       float c[4] = {};
       for (size_t g = 0; g < w.cols / kGroup; ++g) {
         const auto* q = reinterpret_cast<const int8_t*>(x[t]) + g * kGroup;
         int32_t sum = 0;
-        for (size_t i = 0; i < kGroup; ++i) {
-          sum += (((r.nibbles[g * r.stride + i / 2] >> (i % 2 * 4)) & 15) - 8) * q[i];
-        }
+        for (size_t i = 0; i < kGroup; ++i) sum += r.Weight(g, i) * q[i];
         c[g % 4] = std::fma(static_cast<float>(sum), r.Scale(g) * Dx(x[t], padded, g), c[g % 4]);
       }
       y[t][row - row_begin] = (c[0] + c[2]) + (c[1] + c[3]);
@@ -138,7 +159,7 @@ void BytesRows(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint
 
 }  // namespace
 
-const Int8Kernels kInt8Scalar = {Quantize, Nibbles, BytesRows, PlainScalar};
+const Int8Kernels kInt8Scalar = {Quantize, Packed, BytesRows, PlainScalar};
 
 const Int8Kernels& Int8KernelsFor(Isa isa) {
 #if defined(__x86_64__)
@@ -161,6 +182,10 @@ Input InputOf(const Matrix& m, Activations activations) {
     case DType::kQ4Block:
       // Groups that cross rows have no integer kernel.
       return m.cols % kGroup == 0 ? Input::kNibbles : Input::kFloat;
+    case DType::kSmoeQ4:
+      return m.cols % kGroup == 0 ? Input::kOddNibbles : Input::kFloat;
+    case DType::kSmoeQ2:
+      return m.cols % kGroup == 0 ? Input::kOddCrumbs : Input::kFloat;
     case DType::kVbit:
       return m.row_starts != nullptr ? Input::kPlain : Input::kFloat;
     case DType::kVbitRo:

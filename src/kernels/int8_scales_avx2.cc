@@ -1,4 +1,4 @@
-// The scales of eight rows of a 4-bit matrix as f32, on AVX2.
+// The scales of eight rows of a matrix of packed codes as f32, on AVX2.
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -20,6 +20,14 @@ MOEWE_INLINE __m256i Load(const void* p) {
 }
 MOEWE_INLINE __m128i Load128(const void* p) {
   return _mm_loadu_si128(static_cast<const __m128i*>(p));
+}
+
+// 16 bytes from p, of which only those before `end` exist; in registers where all do.
+MOEWE_INLINE __m128i LoadBefore(const uint8_t* p, const uint8_t* end) {
+  if (end - p >= 16) return Load128(p);
+  alignas(16) uint8_t rest[16] = {};
+  if (p < end) std::memcpy(rest, p, static_cast<size_t>(end - p));
+  return Load128(rest);
 }
 
 // ---- stored as f16 ----
@@ -70,16 +78,17 @@ MOEWE_INLINE void Transpose4(__m256 r0, __m256 r1, __m256 r2, __m256 r3, __m256 
   out[3] = _mm256_shuffle_ps(hi01, hi23, 0xEE);
 }
 
-// Two panels of [groups][4 rows].
-template <class Scales>
+// Two panels of [groups][4 rows]. kLines: a quarter of the cache lines that 8 groups of 8 rows
+// have.
+template <size_t kLines, class Scales>
 void Panels(const Scales& scales, size_t groups, const uint8_t* ahead, size_t panel_floats,
             float* panels) {
   for (int half = 0; half < 2; ++half) {
     float* out = panels + static_cast<size_t>(half) * panel_floats;
     for (size_t g = 0; g < groups; g += 8) {
-      if (ahead != nullptr) {  // 4 of the 16 lines that 8 groups of 8 rows have
-        PrefetchLines(ahead, 4);
-        ahead += 4 * kCacheLine;
+      if (ahead != nullptr) {
+        PrefetchLines(ahead, kLines);
+        ahead += kLines * kCacheLine;
       }
       __m256 m[4];  // groups i and i + 4
       Transpose4(scales.Eight(half * 4 + 0, g), scales.Eight(half * 4 + 1, g),
@@ -91,6 +100,67 @@ void Panels(const Scales& scales, size_t groups, const uint8_t* ahead, size_t pa
       _mm256_storeu_ps(p + 24, _mm256_permute2f128_ps(m[2], m[3], 0x31));
     }
   }
+}
+
+// ---- .smoe vaults: an f16 scale for two groups, the first of which may belong to the row before
+// ----
+
+// Shuffles of f16 scales to those of 8 groups, [first group in the middle of a pair][crumbs]:
+// groups in order, or each four of them as CrumbPlace has them. And which group a place holds.
+struct PairShuffles {
+  alignas(16) uint8_t shuffle[2][2][16] = {};
+  alignas(32) int32_t group[2][8] = {};
+  constexpr PairShuffles() {
+    for (size_t crumbs = 0; crumbs < 2; ++crumbs) {
+      for (size_t g = 0; g < 8; ++g) {
+        const size_t place = crumbs != 0 ? CrumbPlace(g) : g;
+        group[crumbs][place] = static_cast<int32_t>(g);
+        for (size_t middle = 0; middle < 2; ++middle) {
+          const size_t pair = (g + middle) / 2;
+          shuffle[middle][crumbs][2 * place] = static_cast<uint8_t>(2 * pair);
+          shuffle[middle][crumbs][2 * place + 1] = static_cast<uint8_t>(2 * pair + 1);
+        }
+      }
+    }
+  }
+};
+constexpr PairShuffles kPairShuffles;
+
+struct SmoeScales {
+  const uint8_t* row[8];
+  __m128i shuffle[8];
+  const uint8_t* end;
+  size_t groups;
+  __m256 unit;
+  __m256i group;
+  MOEWE_INLINE __m256 Eight(int r, size_t g) const {
+    // Eight groups on are four scales on, wherever the row begins.
+    const __m128i stored = LoadBefore(row[r] + g, end);
+    const __m256 scales =
+        _mm256_mul_ps(_mm256_cvtph_ps(_mm_shuffle_epi8(stored, shuffle[r])), unit);
+    if (g + 8 <= groups) return scales;
+    const __m256i live = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(groups - g)), group);
+    return _mm256_and_ps(scales, _mm256_castsi256_ps(live));
+  }
+};
+
+void SmoePanels(const Matrix& w, const size_t (&at)[8], const uint8_t* ahead, size_t panel_floats,
+                float* panels) {
+  const SmoeLayout layout(w);
+  const size_t crumbs = w.dtype == DType::kSmoeQ2 ? 1 : 0;
+  SmoeScales scales{{},
+                    {},
+                    w.bytes.data() + w.bytes.size(),
+                    layout.groups_per_row,
+                    _mm256_set1_ps(crumbs != 0 ? kSmoeQ2Unit : kSmoeQ4Unit),
+                    Load(kPairShuffles.group[crumbs])};
+  for (size_t r = 0; r < 8; ++r) {
+    scales.row[r] = layout.Scale(static_cast<uint32_t>(at[r]), 0);
+    const size_t middle = at[r] * layout.groups_per_row % 2;
+    scales.shuffle[r] = Load128(kPairShuffles.shuffle[middle][crumbs]);
+  }
+  if (crumbs != 0) return Panels<2>(scales, layout.groups_per_row, ahead, panel_floats, panels);
+  Panels<4>(scales, layout.groups_per_row, ahead, panel_floats, panels);
 }
 
 // ---- q4tp: 5-bit codes of rungs of a ladder ----
@@ -174,14 +244,6 @@ MOEWE_INLINE void LookUp(const uint8_t* tables, __m256i codes, __m256 (&out)[4])
   out[3] = _mm256_castsi256_ps(_mm256_unpackhi_epi16(hi01, hi23));
 }
 
-// 16 bytes from p, of which only those before `end` exist; in registers where all do.
-MOEWE_INLINE __m128i LoadBefore(const uint8_t* p, const uint8_t* end) {
-  if (end - p >= 16) return Load128(p);
-  alignas(16) uint8_t rest[16] = {};
-  if (p < end) std::memcpy(rest, p, static_cast<size_t>(end - p));
-  return Load128(rest);
-}
-
 void LadderPanels(const uint8_t* const (&codes)[8], const uint8_t* end, const uint8_t* tables,
                   size_t groups, const uint8_t* ahead, size_t panel_floats, float* panels) {
   for (size_t g = 0; g < groups; g += kStepGroups) {
@@ -221,11 +283,14 @@ void ScalePanelsAvx2(const Matrix& w, uint32_t row, const uint8_t* ahead, float*
     const Q4BlockLayout layout(w);
     BlockScales scales{{}, groups};
     for (int r = 0; r < 8; ++r) scales.row[r] = layout.scales + at[r] * groups * 2;
-    Panels(scales, groups, ahead, panel_floats, panels);
+    Panels<4>(scales, groups, ahead, panel_floats, panels);
+  } else if (w.dtype == DType::kSmoeQ4 || w.dtype == DType::kSmoeQ2) {
+    SmoePanels(w, at, ahead, panel_floats, panels);
+    return;  // zeros at the end included
   } else if (w.dtype == DType::kQ4Tiled) {
     TileScales scales{{}, groups};
     for (int r = 0; r < 8; ++r) scales.row[r] = w.bytes.data() + at[r] * groups * kTileBytes;
-    Panels(scales, groups, ahead, panel_floats, panels);
+    Panels<4>(scales, groups, ahead, panel_floats, panels);
   } else {
     const Q4tpLayout layout(w);
     auto* tables = reinterpret_cast<uint8_t*>(panels + 2 * panel_floats);

@@ -159,7 +159,8 @@ TEST_P(Int8Dtypes, NanAndInfinityGiveNan) {
 INSTANTIATE_TEST_SUITE_P(Kernels, Int8Dtypes,
                          ::testing::Values(DType::kQ8Row, DType::kQ4Block, DType::kQ82f,
                                            DType::kQ4Tiled, DType::kQ4tp, DType::kVbit,
-                                           DType::kVbitRo, DType::kQ1, DType::kQ1s, DType::kQ1t),
+                                           DType::kVbitRo, DType::kQ1, DType::kQ1s, DType::kQ1t,
+                                           DType::kSmoeQ4, DType::kSmoeQ2),
                          [](const auto& param_info) {
                            return std::string(DTypeName(param_info.param));
                          });

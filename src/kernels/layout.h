@@ -1,5 +1,5 @@
 // Where the parts of a stored matrix lie: the one place of this layer that knows the offsets of CMF
-// v2 section 3.2.
+// v2 section 3.2 and of .smoe vaults (docs/formats/smoe.md).
 #ifndef MOEWE_KERNELS_LAYOUT_H_
 #define MOEWE_KERNELS_LAYOUT_H_
 
@@ -14,6 +14,7 @@ namespace moewe::kernels {
 
 inline constexpr size_t kGroup = 32;         // weights that share a scale; activations too
 inline constexpr size_t kGroupNibbles = 16;  // bytes of a 4-bit group
+inline constexpr size_t kGroupCrumbs = 8;    // of a 2-bit group
 inline constexpr size_t kTileBytes = 18;     // q4_tiled: f16 scale, then the nibbles
 
 inline constexpr size_t kSignTileBytes = 6;     // q1, q1s: f16 scale, then 32 signs
@@ -67,6 +68,29 @@ struct Q4tpLayout {
   const uint8_t* params;
   const uint8_t* codes;
 };
+
+// smoe_q4 and smoe_q2: [codes, lowest bits of a byte first][f16 scale a 64 weights], groups over
+// the flattened matrix. Here for whole groups of 32, of which each half of a stored group is one.
+struct SmoeLayout {
+  explicit SmoeLayout(const Matrix& m)
+      : groups_per_row(m.cols / kGroup),
+        group_bytes(m.dtype == DType::kSmoeQ4 ? kGroupNibbles : kGroupCrumbs),
+        codes(m.bytes.data()),
+        scales(codes + m.rows * groups_per_row * group_bytes) {}
+  const uint8_t* Codes(uint32_t row) const { return codes + row * groups_per_row * group_bytes; }
+  // Of group g of a row.
+  const uint8_t* Scale(uint32_t row, size_t g) const {
+    return scales + (row * groups_per_row + g) / 2 * 2;
+  }
+  size_t groups_per_row;
+  size_t group_bytes;
+  const uint8_t* codes;
+  const uint8_t* scales;
+};
+
+// The largest magnitude of a weight in the integer path is one scale.
+inline constexpr float kSmoeQ4Unit = 1.0f / 15.0f;
+inline constexpr float kSmoeQ2Unit = 1.0f / 3.0f;
 
 // vbit and vbit_ro: [u8 width a row][f16 scale a group][vbit_ro: u32 row offsets, rows + 1]
 // [packed rows].

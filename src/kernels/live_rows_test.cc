@@ -111,7 +111,8 @@ TEST_P(LiveRows, FfnIsThatOfZeroedNeurons) {
 INSTANTIATE_TEST_SUITE_P(All, LiveRows,
                          testing::Combine(testing::Values(DType::kF32, DType::kF16, DType::kQ8Row,
                                                           DType::kQ82f, DType::kQ4Block,
-                                                          DType::kQ4Tiled, DType::kQ4tp),
+                                                          DType::kQ4Tiled, DType::kQ4tp,
+                                                          DType::kSmoeQ4, DType::kSmoeQ2),
                                           testing::Values(Activations::kF32, Activations::kInt8)),
                          [](const auto& test) {
                            return std::string(DTypeName(std::get<0>(test.param))) +

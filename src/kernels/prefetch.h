@@ -39,6 +39,9 @@ inline const uint8_t* RowWeights(const Matrix& w, uint32_t row) {
     case DType::kQ4Block:
     case DType::kQ4tp:
       return w.bytes.data() + row * (w.cols / kGroup * kGroupNibbles);
+    case DType::kSmoeQ4:
+    case DType::kSmoeQ2:
+      return SmoeLayout(w).Codes(row);
     case DType::kQ4Tiled:
       return w.bytes.data() + row * (w.cols / kGroup * kTileBytes);
     default:
@@ -59,6 +62,9 @@ inline void PrefetchScales(const Matrix& w, uint32_t row) {
     const Q4tpLayout layout(w);
     fetch(layout.params + size_t{row} * 4, 32);
     fetch(layout.codes + row * layout.code_bytes, 8 * layout.code_bytes);
+  } else if (w.dtype == DType::kSmoeQ4 || w.dtype == DType::kSmoeQ2) {
+    const SmoeLayout layout(w);
+    fetch(layout.Scale(row, 0), 8 * layout.groups_per_row);
   }
 }
 
@@ -68,8 +74,9 @@ class WalkAhead {
   WalkAhead(const Matrix& w, uint32_t end, const NextRows& next)
       : w_(w), end_row_(end), next_(next), end_(RowWeights(w, end)) {
     if (next.w != nullptr) continues_ = RowWeights(*next.w, next.row);
-    const size_t blocks =
-        kScalesAheadBytes / (w.cols * 4 + 1);  // of 8 rows of about w.cols / 2 bytes
+    // Blocks of 8 rows of about that many bytes.
+    const size_t block_bytes = w.cols * (w.dtype == DType::kSmoeQ2 ? size_t{2} : size_t{4});
+    const size_t blocks = kScalesAheadBytes / (block_bytes + 1);
     scale_rows_ = static_cast<uint32_t>(8 * (blocks + 1));
     // Tiles are read for their scales before they are read for their weights.
     if (w.dtype == DType::kQ4Tiled) ahead_ = 8 * (w.cols / kGroup) * kTileBytes;

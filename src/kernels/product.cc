@@ -18,6 +18,8 @@ void ComputeRows(const Matrix& w, Input input, uint32_t row_begin, uint32_t row_
     case Input::kFloat:
       return FloatProduct(w, row_begin, row_end, x, n, y, scratch);
     case Input::kNibbles:
+    case Input::kOddNibbles:
+    case Input::kOddCrumbs:
     case Input::kBytes:
     case Input::kPlain:
       return int8.For(input)(w, row_begin, row_end, x, n, y, scratch, next);
