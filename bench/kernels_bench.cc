@@ -1,12 +1,14 @@
-// Products of one activation row with matrices larger than the caches, as decode sees them, beside
-// a plain scan of as many bytes: what counts is the ratio in one run, since the memory's own speed
-// differs from machine to machine and from minute to minute.
+// Products of one activation row with matrices larger than the caches, as decode sees them, in turn
+// with a scan of as many bytes: what counts is the ratio, since the memory's own speed differs from
+// machine to machine and from minute to minute.
 //
 //   [MOEWE_BENCH_THREADS=1] build/release/kernels_bench [--benchmark_filter=q4tp]
 //
 // With one thread, the CPU column tells the kernels' own speed on a busy machine, too.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -17,6 +19,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/compute.h"
+#include "platform/memory_scan.h"
 #include "platform/thread_pool.h"
 #include "quant/codec.h"
 
@@ -73,30 +76,13 @@ void UseClock(benchmark::internal::Benchmark* b) {
   if (Pool().num_threads() > 1) b->UseRealTime();
 }
 
-uint64_t Sum(const uint8_t* p, size_t n) {
-  uint64_t sum[4] = {};
-  for (size_t i = 0; i + 32 <= n; i += 32) {
-    uint64_t words[4];
-    std::memcpy(words, p + i, sizeof(words));
-    for (int k = 0; k < 4; ++k) sum[k] += words[k];
-  }
-  return sum[0] + sum[1] + sum[2] + sum[3];
+double Since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
-
-void BM_Scan(benchmark::State& state) {
-  static std::vector<uint8_t> memory(kTotalBytes, 1);
-  constexpr size_t kChunk = 256 * 1024;
-  for (auto _ : state) {
-    std::vector<uint64_t> sums(memory.size() / kChunk);
-    Pool().Run(sums.size(), [&](size_t i, int) { sums[i] = Sum(&memory[i * kChunk], kChunk); });
-    benchmark::DoNotOptimize(sums.data());
-  }
-  state.SetBytesProcessed(static_cast<int64_t>(memory.size()) * state.iterations());
-}
-BENCHMARK(BM_Scan)->Apply(UseClock);
 
 // A decode step's experts (8 of them at a time) for one token: every time others, or always the
-// same one, which the caches hold.
+// same one, which the caches hold. Beside it, in turn, a scan of the same bytes: `scan` is its
+// bytes a second, `share` what decoding reaches of it.
 void BM_Decode(benchmark::State& state, DType dtype, Activations activations, bool hot) {
   const Experts experts(dtype);
   Compute compute(&Pool(), activations);
@@ -106,17 +92,44 @@ void BM_Decode(benchmark::State& state, DType dtype, Activations activations, bo
   const std::vector<uint32_t> outs = {0, 1, 2, 3, 4, 5, 6, 7};
   const size_t steps = experts.ffns.size() / 8;
   std::vector<ExpertWork> work(8);
+  constexpr size_t kTurn = 16;  // steps between decoding and scanning
+  double decode_seconds = 0;
+  double scan_seconds = 0;
+  std::vector<Bytes> pieces;
   for (auto _ : state) {
-    for (size_t step = 0; step < steps; ++step) {
-      for (size_t e = 0; e < 8; ++e) {
-        work[e] = {experts.ffns[hot ? 0 : e * steps + step], {&token, 1}, {&outs[e], 1}};
+    double seconds = 0;
+    for (size_t first = 0; first < steps; first += kTurn) {
+      const size_t end = std::min(steps, first + kTurn);
+      pieces.clear();
+      auto start = std::chrono::steady_clock::now();
+      for (size_t step = first; step < end; ++step) {
+        for (size_t e = 0; e < 8; ++e) {
+          work[e] = {experts.ffns[hot ? 0 : e * steps + step], {&token, 1}, {&outs[e], 1}};
+        }
+        compute.RoutedFfn(work, GateFunction::kSilu, x.data(), 2048, y.data());
       }
-      compute.RoutedFfn(work, GateFunction::kSilu, x.data(), 2048, y.data());
+      seconds += Since(start);
+      // Others than those that decoding has just left in the caches.
+      for (size_t step = first; step < end; ++step) {
+        for (size_t e = 0; e < 8; ++e) {
+          const FfnMatrices& ffn = experts.ffns[hot ? 0 : e * steps + (step + steps / 2) % steps];
+          for (const Matrix* m : {&ffn.gate, &ffn.up, &ffn.down}) AddScanPieces(m->bytes, &pieces);
+        }
+      }
+      start = std::chrono::steady_clock::now();
+      benchmark::DoNotOptimize(ScanMemory(pieces, Pool()));
+      scan_seconds += Since(start);
     }
     benchmark::DoNotOptimize(y.data());
+    decode_seconds += seconds;
+    state.SetIterationTime(seconds);
   }
-  state.SetBytesProcessed(static_cast<int64_t>(steps * 8 * experts.bytes_each) *
-                          state.iterations());
+  const double bytes =
+      static_cast<double>(steps * 8 * experts.bytes_each) * static_cast<double>(state.iterations());
+  state.SetBytesProcessed(static_cast<int64_t>(bytes));
+  state.counters["scan"] = benchmark::Counter(bytes / scan_seconds, benchmark::Counter::kDefaults,
+                                              benchmark::Counter::kIs1024);
+  state.counters["share"] = scan_seconds / decode_seconds;
 }
 
 // n tokens through one expert after another.
@@ -156,11 +169,13 @@ constexpr DType kDtypes[] = {DType::kQ4tp, DType::kQ4Tiled, DType::kQ4Block, DTy
                              DType::kQ1t,  DType::kSmoeQ4,  DType::kSmoeQ2,  DType::kF16,
                              DType::kBf16, DType::kF32};
 
-void Register(const std::string& name, const std::function<void(benchmark::State&)>& run,
-              const std::vector<int64_t>& args) {
+benchmark::internal::Benchmark* Register(const std::string& name,
+                                         const std::function<void(benchmark::State&)>& run,
+                                         const std::vector<int64_t>& args) {
   benchmark::internal::Benchmark* b = benchmark::RegisterBenchmark(name.c_str(), run);
   for (int64_t arg : args) b->Arg(arg);
-  UseClock(b);
+  b->Unit(benchmark::kMillisecond);
+  return b;
 }
 
 void RegisterAll() {
@@ -170,10 +185,12 @@ void RegisterAll() {
                                  (activations == Activations::kInt8 ? "int8" : "f32");
       for (bool hot : {false, true}) {
         Register((hot ? "BM_DecodeHot" : "BM_Decode") + suffix,
-                 [=](benchmark::State& s) { BM_Decode(s, dtype, activations, hot); }, {});
+                 [=](benchmark::State& s) { BM_Decode(s, dtype, activations, hot); }, {})
+            ->UseManualTime();
       }
       Register("BM_Prefill" + suffix,
-               [=](benchmark::State& s) { BM_Prefill(s, dtype, activations); }, {32, 512});
+               [=](benchmark::State& s) { BM_Prefill(s, dtype, activations); }, {32, 512})
+          ->Apply(UseClock);
     }
   }
 }
