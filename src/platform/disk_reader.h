@@ -44,15 +44,16 @@ enum class DiskUrgency : uint8_t {
 struct DiskInfo {
   std::string method;    // "io_uring", "pread"
   bool direct = false;   // O_DIRECT, in all files
-  std::string fallback;  // why not, in words; empty if direct
+  std::string fallback;  // what of the above is second choice, and why; empty if nothing is
   uint32_t depth = 0;    // reads in flight at most
 };
 
 // One caller at a time, who both submits and reaps. Buffers must stay until their read was reaped
-// or the reader is gone.
+// or the reader is gone. With io_uring, queued reads start in calls of Submit and Reap only: who
+// computes meanwhile calls Reap now and then.
 class DiskReader {
  public:
-  virtual ~DiskReader() = default;  // waits for what is in flight
+  virtual ~DiskReader() = default;  // waits for what is in flight; what is queued never starts
 
   // Never blocks on the disk: what exceeds the depth is queued.
   virtual void Submit(std::span<const DiskRead> reads, DiskUrgency urgency) = 0;
@@ -61,8 +62,8 @@ class DiskReader {
   // pending.
   virtual void Reap(bool wait, std::vector<DiskResult>* results) = 0;
 
-  // Takes back prefetches that have not started; their tags are appended. What has started ends as
-  // usual.
+  // Takes back prefetches that have not started; their tags are appended, and never reaped. What
+  // has started ends as usual.
   virtual void CancelQueued(std::vector<uint64_t>* tags) = 0;
 
   // A queued prefetch that somebody waits for now. No effect on one that has started.
@@ -75,7 +76,9 @@ class DiskReader {
 struct DiskOptions {
   enum class Method : uint8_t { kAuto, kUring, kPread } method = Method::kAuto;
   bool direct = true;  // false: through the page cache, given back behind
-  uint32_t depth = 0;  // 0 = what a short measured probe found for the device (ProbeDisk)
+  // 0 = what was found for the device (ProbeDisk): now, in 0.3 s, if it is not remembered and the
+  // files are so large that it matters.
+  uint32_t depth = 0;
   // Memory that reads will go to, to be registered with the kernel where that is allowed. Empty =
   // unknown.
   std::span<uint8_t> memory = {};
