@@ -10,7 +10,7 @@ class Lru : public CachePolicy {
   using CachePolicy::CachePolicy;
 
  protected:
-  uint64_t RankAfterUse(ExpertId /*id*/, uint64_t time) override { return time; }
+  uint64_t RankAfterUse(ExpertId /*id*/, uint64_t time) override { return time + 1; }
 };
 
 class Lfu : public CachePolicy {
@@ -56,23 +56,46 @@ CachePolicy::CachePolicy(const ExpertIds& ids, uint32_t floor)
   for (ExpertId id = 0; id < ids.size(); ++id) states_[id].key.id = id;
 }
 
-void CachePolicy::Use(ExpertId id) {
+void CachePolicy::List(State* state, Layer* layer) {
+  if (state->node.empty()) {
+    layer->unheld.insert(state->key);
+    return;
+  }
+  state->node.value() = state->key;
+  layer->unheld.insert(std::move(state->node));
+}
+
+bool CachePolicy::Unlist(State* state, Layer* layer) {
+  Node node = layer->unheld.extract(state->key);
+  if (node.empty()) return false;
+  state->node = std::move(node);
+  return true;
+}
+
+void CachePolicy::SetKey(ExpertId id, uint64_t rank, uint64_t last_use) {
   State& state = states_[id];
   Layer& layer = LayerOf(id);
-  const bool listed = layer.unheld.erase(state.key) > 0;
-  state.key.rank = RankAfterUse(id, time_);
-  state.key.last_use = time_++;
+  const bool listed = Unlist(&state, &layer);
+  state.key.rank = rank;
+  state.key.last_use = last_use;
   if (!listed) return;
-  layer.unheld.insert(state.key);
+  List(&state, &layer);
   Renew(&layer);
 }
+
+void CachePolicy::Use(ExpertId id) {
+  const uint64_t time = time_++;
+  SetKey(id, RankAfterUse(id, time), time);
+}
+
+void CachePolicy::PutBehindUsed(ExpertId id, uint64_t order) { SetKey(id, 0, order); }
 
 void CachePolicy::Insert(ExpertId id) {
   State& state = states_[id];
   if (std::exchange(state.resident, true)) return;
   Layer& layer = LayerOf(id);
   ++layer.resident;
-  if (state.holds == 0) layer.unheld.insert(state.key);
+  if (state.holds == 0) List(&state, &layer);
   Renew(&layer);
 }
 
@@ -81,7 +104,7 @@ void CachePolicy::Remove(ExpertId id) {
   if (!std::exchange(state.resident, false)) return;
   Layer& layer = LayerOf(id);
   --layer.resident;
-  layer.unheld.erase(state.key);
+  Unlist(&state, &layer);
   Renew(&layer);
 }
 
@@ -89,7 +112,7 @@ void CachePolicy::Hold(ExpertId id) {
   State& state = states_[id];
   if (state.holds++ > 0 || !state.resident) return;
   Layer& layer = LayerOf(id);
-  layer.unheld.erase(state.key);
+  Unlist(&state, &layer);
   Renew(&layer);
 }
 
@@ -97,7 +120,7 @@ void CachePolicy::Release(ExpertId id) {
   State& state = states_[id];
   if (state.holds == 0 || --state.holds > 0 || !state.resident) return;
   Layer& layer = LayerOf(id);
-  layer.unheld.insert(state.key);
+  List(&state, &layer);
   Renew(&layer);
 }
 
@@ -106,12 +129,28 @@ std::optional<ExpertId> CachePolicy::Victim() const {
   return eligible_.begin()->id;
 }
 
+std::optional<ExpertId> CachePolicy::VictimBelowFloor() const {
+  std::optional<Key> first;
+  for (const Layer& layer : layers_) {
+    if (layer.unheld.empty()) continue;
+    const Key& key = *layer.unheld.begin();
+    if (!first || key < *first) first = key;
+  }
+  if (!first) return std::nullopt;
+  return first->id;
+}
+
 void CachePolicy::Renew(Layer* layer) {
   std::optional<Key> first;
   if (layer->resident > floor_ && !layer->unheld.empty()) first = *layer->unheld.begin();
   if (first == layer->in_eligible) return;
-  if (layer->in_eligible) eligible_.erase(*layer->in_eligible);
-  if (first) eligible_.insert(*first);
+  if (layer->in_eligible) layer->node = eligible_.extract(*layer->in_eligible);
+  if (first && !layer->node.empty()) {
+    layer->node.value() = *first;
+    eligible_.insert(std::move(layer->node));
+  } else if (first) {
+    eligible_.insert(*first);
+  }
   layer->in_eligible = first;
 }
 

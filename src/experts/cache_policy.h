@@ -2,7 +2,8 @@
 //
 // Experts have dense ids: those of layer 0 first, then those of layer 1, ... (ExpertIds). A policy
 // knows the resident experts that nobody holds at the moment and names the one to go; it neither
-// stores weights nor counts places. All operations take O(log experts).
+// stores weights nor counts places. All operations take O(log experts), and none allocates for an
+// expert that has been resident before.
 #ifndef MOEWE_EXPERTS_CACHE_POLICY_H_
 #define MOEWE_EXPERTS_CACHE_POLICY_H_
 
@@ -53,11 +54,20 @@ class CachePolicy {
   void Hold(ExpertId id);    // in use: not to be evicted until Release
   void Release(ExpertId id);
 
+  // From now to its next use `id` goes before every expert that was used; of several such experts
+  // the one with the lowest `order` first. All begin like that, with order 0.
+  void PutBehindUsed(ExpertId id, uint64_t order);
+
   // The resident, unheld expert to evict first; nothing if there is none that may go.
   std::optional<ExpertId> Victim() const;
+  // The same as if there were no floor. Takes O(layers).
+  std::optional<ExpertId> VictimBelowFloor() const;
+
+  uint32_t resident(uint32_t layer) const { return layers_[layer].resident; }
 
  protected:
-  // What orders evictions: the lowest goes first. Called for the expert that Use just named.
+  // What orders evictions: the lowest goes first; above 0. Called for the expert that Use just
+  // named.
   virtual uint64_t RankAfterUse(ExpertId id, uint64_t time) = 0;
 
  private:
@@ -67,18 +77,25 @@ class CachePolicy {
     ExpertId id = 0;
     auto operator<=>(const Key&) const = default;
   };
+  // A set's node that is moved in and out of it, so that it is allocated once.
+  using Node = std::set<Key>::node_type;
   struct Layer {
     uint32_t resident = 0;
     std::set<Key> unheld;            // its resident experts that may go
     std::optional<Key> in_eligible;  // its entry there
+    Node node;                       // while it has none
   };
   struct State {
     Key key;
     bool resident = false;
     uint32_t holds = 0;
+    Node node;  // while it is not in `unheld`
   };
 
   Layer& LayerOf(ExpertId id) { return layers_[ids_.layer(id)]; }
+  static void List(State* state, Layer* layer);
+  static bool Unlist(State* state, Layer* layer);  // whether it was listed
+  void SetKey(ExpertId id, uint64_t rank, uint64_t last_use);
   void Renew(Layer* layer);
 
   const ExpertIds& ids_;

@@ -27,15 +27,23 @@ class ExpertSlots {
   // either way.
   std::optional<uint32_t> Find(ExpertId id);
 
+  // Counts as a use, and holds nothing.
+  void Use(ExpertId id) { policy_->Use(id); }
+
   struct Taken {
     uint32_t slot = 0;
     std::optional<ExpertId> evicted;  // what was there
   };
   // A place for `id`, which is not resident and is held from then on; nothing if every place is
-  // held or protected by its layer's floor.
-  std::optional<Taken> Take(ExpertId id);
+  // held or, unless `below_floor`, protected by its layer's floor.
+  std::optional<Taken> Take(ExpertId id, bool below_floor = false);
 
   void Release(ExpertId id);  // once for each Find or Take that succeeded
+
+  // `id`, which nobody else holds, gives its place back: what should be there is not.
+  void Drop(ExpertId id);
+
+  CachePolicy& policy() { return *policy_; }
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;

@@ -2,10 +2,16 @@
 //
 // A layer's step asks for its experts with Begin; all missing ones are read at once, and Next hands
 // them out as they are there: first those that were resident, then the others as their reads end.
-// So the caller computes while the disk works. If a step needs more experts than the arena holds (a
-// prompt's chunk), they pass through it in file order, each read once: the next ones are read while
-// the last handed-out ones are computed with. What a caller computes with them must not depend on
+// So the caller computes while the disk works. What a caller computes with them must not depend on
 // the order.
+//
+// A step that needs many experts (a prompt's chunk) has them pass through a window of slots in file
+// order, each read once: the next ones are read while the last handed-out ones are computed with.
+// That is so if more are missing than the window holds (a quarter of the slots or 64 MiB, the
+// lesser, but at least 16 slots) and the step is larger than its layer's share of the slots. Of
+// what has passed, the layer keeps the most often used up to its share of the slots beside the
+// window; the others are the next to be evicted. So a prompt costs the resident experts of other
+// layers a window's worth of slots, not all of them.
 #ifndef MOEWE_EXPERTS_EXPERT_STORE_H_
 #define MOEWE_EXPERTS_EXPERT_STORE_H_
 
@@ -14,6 +20,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/byte_reader.h"
@@ -47,6 +54,7 @@ struct StoreOptions {
   // An evicted expert's layer keeps at least so many, as far as there is room; 0 = plain LRU.
   uint32_t floor = 0;
   ExpertCheck check;
+  std::vector<std::string> files;  // names of the reader's files, for messages
 };
 
 struct StoreStats {
@@ -54,30 +62,31 @@ struct StoreStats {
   uint32_t slots = 0;
   uint64_t experts = 0;     // in all layers
   uint64_t resident = 0;    // accesses to an expert that was in the arena because it had been used
-  uint64_t prefetched = 0;  // ... because it had been foreseen and its read had ended or begun
+  uint64_t prefetched = 0;  // ... because it had been foreseen: read, or the read submitted
   uint64_t missed = 0;      // accesses that had to be read for
-  uint64_t prefetch_reads = 0;   // experts read ahead ...
+  uint64_t prefetch_reads = 0;   // experts read ahead, by Prefetch and Prewarm ...
   uint64_t prefetch_unused = 0;  // ... and evicted without having been used
-  uint64_t bytes_read = 0;       // of both kinds, as read from disk
+  uint64_t bytes_read = 0;       // of both kinds, as read from disk, whole pages
   uint64_t bytes_demanded = 0;   // of them, for misses
   uint64_t retries = 0;
   double wait_seconds = 0.0;  // that Next blocked for the disk
   double hit_rate() const;    // of accesses, what was not missed; 0 without any
 };
 
-// One thread at a time.
+// One thread at a time; all of the store's own work is done in its caller's calls. A step whose
+// experts are all resident neither allocates nor enters the kernel.
 class ExpertStore {
  public:
-  // The bytes of the least arena that works: it holds `at_once` experts (the largest top_k), or all
-  // if there are fewer.
+  // The bytes of the least arena that is of use: it holds `at_once` experts (the largest top_k), or
+  // those of the largest layer if that has fewer. A single slot works too, without any overlap.
   static uint64_t MinArenaBytes(std::span<const std::vector<StoredExpert>> layers,
                                 uint32_t at_once);
   // Of a slot: the largest expert with its pages' edges.
   static uint64_t SlotBytes(std::span<const std::vector<StoredExpert>> layers);
 
   // `layers`: experts of each layer, in order; none for a layer without any. `make_reader` is given
-  // the arena's memory. Throws Error{kUsage} for an arena that is too small, {kOutOfBudget} if the
-  // memory can't be had.
+  // the arena's memory. Throws Error{kUsage} for an arena without a slot and for an expert without
+  // bytes, {kOutOfBudget} if the memory can't be had.
   using MakeReader = std::function<std::unique_ptr<DiskReader>(std::span<uint8_t> memory)>;
   ExpertStore(std::vector<std::vector<StoredExpert>> layers, StoreOptions options,
               const MakeReader& make_reader);
@@ -90,17 +99,25 @@ class ExpertStore {
   void Begin(uint32_t layer, std::span<const uint32_t> experts);
 
   // The next experts of the step, which stay in place until the next call of Next or Begin; waits
-  // for the disk if none is there. Empty = all were handed out. Throws Error{kIo} naming layer,
-  // expert and offset for a read that failed twice, and what the check threw the second time.
+  // for the disk if none is there. Empty = all were handed out. Throws Error{kIo} naming file,
+  // layer, expert and offset for a read that failed twice, and what the check threw the second
+  // time; then the step is over, and the next Begin works.
   std::span<const LoadedExpert> Next();
 
-  // Experts of `layer` that a later step will likely ask for, most likely first: read while no
-  // demand read waits, into slots that the policy gives away, never more than a share of them.
-  // Does nothing while its guesses prove wrong too often to be worth the disk's time.
+  // Experts of `layer` that its next step will likely ask for, most likely first: read while no
+  // demand read waits, into slots that the policy gives away, at most a quarter of all. They stay
+  // until that step, unless demand needs their slots. Reads nothing while guesses prove wrong too
+  // often to be worth the disk's time, but goes on scoring them.
   void Prefetch(uint32_t layer, std::span<const uint32_t> experts);
 
+  // Whether Prefetch is worth a guess at the next step: while guesses are given up, only now and
+  // then.
+  bool WantsGuesses() const;
+
   // Fills free slots in the background, at lowest priority, with the experts of the highest counts,
-  // up to half of the slots. counts: one an expert, by ExpertIds.
+  // up to half of the slots; for the start, and whenever there is nothing to do for a while. The
+  // next step that misses an expert takes back what has not begun. counts: one an expert, by
+  // ExpertIds.
   void Prewarm(std::span<const uint64_t> counts);
 
   // Accesses so far, one an expert, by ExpertIds.
