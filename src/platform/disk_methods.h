@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "platform/disk_files.h"
@@ -14,6 +15,16 @@ namespace moewe {
 // A thread for each read in flight; fewer if the system gives no more (DiskInfo::depth). Throws
 // Error{kOutOfBudget} if it gives none.
 std::unique_ptr<DiskReader> MakePreadReader(DiskFiles files, uint32_t depth);
+
+// Null where the kernel has no io_uring for us (containers forbid it): then `files` is untouched
+// and `why_not` says what there is to say. `memory` as in DiskOptions.
+std::unique_ptr<DiskReader> MakeUringReader(DiskFiles* files, uint32_t depth,
+                                            std::span<uint8_t> memory, std::string* why_not);
+
+// By `method` if that works, else by pread, which its info then says. kAuto: io_uring for direct
+// reads, pread for those through the page cache, which keep a CPU busy with copying.
+std::unique_ptr<DiskReader> MakeDiskReader(DiskFiles files, DiskOptions::Method method,
+                                           uint32_t depth, std::span<uint8_t> memory);
 
 }  // namespace moewe
 

@@ -324,7 +324,7 @@ TEST_P(DiskReaderTest, MissingFilesAndFolders) {
 
 std::vector<Way> Ways() {
   std::vector<Way> ways;
-  for (const DiskOptions::Method method : {DiskOptions::Method::kPread}) {
+  for (const auto method : {DiskOptions::Method::kPread, DiskOptions::Method::kUring}) {
     ways.push_back({method, true, ""});
     ways.push_back({method, false, ""});
     if (fs::is_directory("/dev/shm")) ways.push_back({method, true, "/dev/shm"});

@@ -24,6 +24,7 @@ struct MappedRange {
   std::atomic<uintptr_t> begin{0};  // 0 = free
   std::atomic<uintptr_t> end{0};
   std::atomic<bool> damaged{false};
+  FileDescriptor file;  // for what is said about its pages; not for the handler
   MappedRange* next = nullptr;
 };
 
@@ -78,7 +79,7 @@ void InstallHandler() {
   });
 }
 
-MappedRange* Register(Bytes bytes) {
+MappedRange* Register(Bytes bytes, FileDescriptor file) {
   InstallHandler();
   const std::lock_guard lock(g_mutex);
   MappedRange* range = g_ranges.load(std::memory_order_relaxed);
@@ -87,6 +88,7 @@ MappedRange* Register(Bytes bytes) {
   if (fresh) range = new MappedRange;
   const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
   range->damaged.store(false, std::memory_order_relaxed);
+  range->file = std::move(file);
   range->end.store(begin + bytes.size(), std::memory_order_release);
   range->begin.store(begin, std::memory_order_release);
   if (fresh) {
@@ -99,13 +101,14 @@ MappedRange* Register(Bytes bytes) {
 void Unregister(MappedRange* range) {
   const std::lock_guard lock(g_mutex);
   range->begin.store(0, std::memory_order_release);
+  range->file.Close();
 }
 
 }  // namespace
 
 std::unique_ptr<MappedFile> MappedFile::Open(const std::string& path) {
   // Without O_NONBLOCK, opening a pipe waits for somebody who writes.
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.is_open()) ThrowErrno("cannot open", path);
   struct stat status = {};
   if (fstat(file.get(), &status) != 0) ThrowErrno("cannot read", path);
@@ -117,13 +120,13 @@ std::unique_ptr<MappedFile> MappedFile::Open(const std::string& path) {
   if (size == 0) return std::unique_ptr<MappedFile>(new MappedFile(path, {}));
   void* memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (memory == MAP_FAILED) ThrowErrno("cannot map", path);
-  return std::unique_ptr<MappedFile>(
-      new MappedFile(path, Bytes(static_cast<const uint8_t*>(memory), size)));
+  const Bytes bytes(static_cast<const uint8_t*>(memory), size);
+  std::unique_ptr<MappedFile> mapped(new MappedFile(path, bytes));
+  mapped->range_ = Register(bytes, std::move(file));
+  return mapped;
 }
 
-MappedFile::MappedFile(std::string path, Bytes bytes) : path_(std::move(path)), bytes_(bytes) {
-  if (!bytes_.empty()) range_ = Register(bytes_);
-}
+MappedFile::MappedFile(std::string path, Bytes bytes) : path_(std::move(path)), bytes_(bytes) {}
 
 MappedFile::~MappedFile() {
   if (range_ == nullptr) return;
@@ -143,28 +146,55 @@ void MappedFile::Check() const {
 
 namespace {
 
-// Whole pages inside of `part` only: those at its ends may hold what others read. Nothing unless it
-// lies in one of our mappings: memory that is no file would lose its content.
-void Advise(Bytes part, int advice) {
+// What a part of a mapping means for the system: whole pages inside of it only, since those at its
+// ends may hold what others read.
+struct MappedPart {
+  uintptr_t begin = 0;
+  uintptr_t end = 0;    // not above begin: nothing to be done
+  uint64_t offset = 0;  // of `begin` in the file
+  int descriptor = -1;
+};
+
+// Empty unless `part` lies in one of our mappings (memory that is no file would lose its content),
+// and in a damaged one: a page of zeros that stands for a lost one is the reader's to notice.
+MappedPart WholePages(Bytes part) {
   const auto begin = reinterpret_cast<uintptr_t>(part.data());
   const uintptr_t end = begin + part.size();
   for (MappedRange* range = g_ranges.load(std::memory_order_acquire); range != nullptr;
        range = range->next) {
     const uintptr_t first = range->begin.load(std::memory_order_acquire);
-    if (first == 0 || begin < first || end > range->end.load(std::memory_order_acquire)) continue;
-    // A page of zeros that stands for a lost one stays: it is the reader's to notice.
-    if (range->damaged.load(std::memory_order_acquire)) return;
+    const uintptr_t last = range->end.load(std::memory_order_acquire);
+    if (first == 0 || begin < first || end > last) continue;
+    if (range->damaged.load(std::memory_order_acquire)) return {};
     const uintptr_t from = (begin + g_page_size - 1) / g_page_size * g_page_size;
-    const uintptr_t to = end / g_page_size * g_page_size;
-    if (to > from) madvise(reinterpret_cast<void*>(from), to - from, advice);
-    return;
+    // Behind the end of the file there is nothing of others.
+    const uintptr_t whole_end = end == last ? end + g_page_size - 1 : end;
+    return {from, whole_end / g_page_size * g_page_size, from - first, range->file.get()};
+  }
+  return {};
+}
+
+void Advise(const MappedPart& part, int advice) {
+  if (part.end > part.begin) {
+    madvise(reinterpret_cast<void*>(part.begin), part.end - part.begin, advice);
   }
 }
 
 }  // namespace
 
-void PrefetchPages(Bytes part) { Advise(part, MADV_WILLNEED); }
+void PrefetchPages(Bytes part) { Advise(WholePages(part), MADV_WILLNEED); }
 
-void ForgetPages(Bytes part) { Advise(part, MADV_DONTNEED); }
+void ForgetPages(Bytes part) { Advise(WholePages(part), MADV_DONTNEED); }
+
+void DropPages(Bytes part) {
+  const MappedPart pages = WholePages(part);
+  Advise(pages, MADV_DONTNEED);
+  if (pages.end > pages.begin) {
+    posix_fadvise(pages.descriptor, static_cast<off_t>(pages.offset),
+                  static_cast<off_t>(pages.end - pages.begin), POSIX_FADV_DONTNEED);
+  }
+}
+
+void ExpectRandomReads(Bytes part) { Advise(WholePages(part), MADV_RANDOM); }
 
 }  // namespace moewe

@@ -11,7 +11,10 @@
 #include <vector>
 
 #include "platform/atomic_file.h"
+#include "platform/disk_reader.h"
+#include "platform/file_io.h"
 #include "platform/mapped_pages.h"
+#include "platform/page_cache.h"
 
 namespace moewe {
 namespace {
@@ -133,6 +136,44 @@ TEST_F(MappedFileTest, ForgottenPagesLeaveMemoryAndReadAgain) {
   ForgetPages(heap);
   EXPECT_EQ(Sum(heap), size_t{7} << 20);
   ForgetPages({});
+}
+
+// Bytes of a file that are in the page cache.
+uint64_t Cached(const std::string& path) {
+  const FileDescriptor file = FileDescriptor::OpenForReading(path);
+  return CachedBytes(file.get(), 0, fs::file_size(path)).value();
+}
+
+TEST_F(MappedFileTest, DroppedPagesLeaveThePageCache) {
+  constexpr size_t kSize = (4 << 20) + 100;
+  const std::string path = Make("large", kSize);
+  DropFromPageCache(path);
+  if (Cached(path) != 0) return;  // a file system in memory
+  const auto file = MappedFile::Open(path);
+  EXPECT_EQ(Sum(file->bytes()), kSize * 'x');
+  EXPECT_GE(Cached(path), kSize);
+  // Parts of pages stay: they may be somebody else's.
+  DropPages(file->bytes().subspan(1 << 20, (1 << 20) + 100));
+  EXPECT_LE(Cached(path), (3 << 20) + 2 * 4096);
+  EXPECT_GE(Cached(path), 3 << 20);
+  EXPECT_EQ(Sum(file->bytes()), kSize * 'x');
+  DropPages(file->bytes());  // with the last page, which is the file's alone
+  EXPECT_EQ(Cached(path), 0u);
+  EXPECT_EQ(Sum(file->bytes()), kSize * 'x');
+  DropPages({});
+}
+
+TEST_F(MappedFileTest, RandomReadsDoNotReadAhead) {
+  constexpr size_t kSize = 4 << 20;
+  const std::string path = Make("large", kSize);
+  DropFromPageCache(path);
+  if (Cached(path) != 0) return;  // a file system in memory
+  const auto file = MappedFile::Open(path);
+  ExpectRandomReads(file->bytes());
+  size_t sum = 0;
+  for (size_t at = 0; at < kSize; at += 1 << 20) sum += file->bytes()[at];
+  EXPECT_EQ(sum, 4u * 'x');
+  EXPECT_EQ(Cached(path), 4u * 4096);
 }
 
 TEST_F(AtomicFileTest, AppearsOnlyWhenCommitted) {

@@ -15,6 +15,14 @@ void PrefetchPages(Bytes part);
 // Reading them again is allowed.
 void ForgetPages(Bytes part);
 
+// Like ForgetPages, and they leave the system's page cache as well, as far as nobody else has them
+// mapped: reading them again reads the disk.
+void DropPages(Bytes part);
+
+// It is read here and there: the system reads single pages and none ahead, which would count as
+// memory of this process's group. For parts that are mostly read by other means (DiskReader).
+void ExpectRandomReads(Bytes part);
+
 }  // namespace moewe
 
 #endif  // MOEWE_PLATFORM_MAPPED_PAGES_H_

@@ -52,19 +52,60 @@ uint64_t Minus(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 struct GroupFiles {
   std::vector<const char*> limits;
   const char* usage;
+  const char* peak;
   std::vector<const char*> cache_keys;  // reclaimable page cache in memory.stat
 };
 
-const GroupFiles kV2 = {
-    {"memory.max", "memory.high"}, "memory.current", {"inactive_file", "active_file"}};
+const GroupFiles kV2 = {{"memory.max", "memory.high"},
+                        "memory.current",
+                        "memory.peak",
+                        {"inactive_file", "active_file"}};
 const GroupFiles kV1 = {{"memory.limit_in_bytes"},
                         "memory.usage_in_bytes",
+                        "memory.max_usage_in_bytes",
                         {"total_inactive_file", "total_active_file"}};
+
+// One of the groups that this process is in.
+struct Group {
+  std::string mount;  // of its hierarchy
+  std::string path;   // below it: empty, or with a slash in front and none behind
+  const GroupFiles& files;
+};
+
+// Those that may count memory.
+std::vector<Group> OwnGroups(const std::string& root) {
+  std::vector<Group> groups;
+  // Lines "hierarchy:controllers:path"; v2 is "0::/path". Inside a container the path may be one of
+  // the host's that is not visible here: the way up then still ends at the mount point.
+  std::istringstream lines(ReadText(root + "/proc/self/cgroup").value_or("0::/"));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t first = line.find(':');
+    const size_t second = line.find(':', first == std::string::npos ? first : first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    std::string path = line.substr(second + 1);
+    while (path.ends_with('/')) path.pop_back();
+    if (controllers == ",,") {
+      groups.push_back({root + "/sys/fs/cgroup", path, kV2});
+      groups.push_back({root + "/sys/fs/cgroup/unified", path, kV2});  // hybrid set-ups
+    } else if (controllers.find(",memory,") != std::string::npos) {
+      groups.push_back({root + "/sys/fs/cgroup/memory", path, kV1});
+    }
+  }
+  return groups;
+}
+
+// Makes a group's path its parent's; false at the top.
+bool GoUp(std::string* path) {
+  if (path->empty()) return false;
+  path->resize(path->find_last_of('/') == std::string::npos ? 0 : path->find_last_of('/'));
+  return true;
+}
 
 // Walks from `mount` + `group` up to `mount` and keeps the tightest of what it finds.
 void WalkUp(const std::string& mount, std::string group, const GroupFiles& files,
             MemoryLimits& out) {
-  for (;;) {
+  do {
     const std::string folder = mount + group + "/";
     for (const char* name : files.limits) {
       const auto limit = ReadNumber(folder + name);
@@ -79,9 +120,7 @@ void WalkUp(const std::string& mount, std::string group, const GroupFiles& files
       out.cgroup_limit = std::min(out.cgroup_limit.value_or(*limit), *limit);
       out.cgroup_available = std::min(out.cgroup_available.value_or(left), left);
     }
-    if (group.empty()) return;
-    group.resize(group.find_last_of('/') == std::string::npos ? 0 : group.find_last_of('/'));
-  }
+  } while (GoUp(&group));
 }
 
 }  // namespace
@@ -103,24 +142,23 @@ MemoryLimits ReadMemoryLimits(const std::string& root) {
     limits.machine_total = ReadField(*meminfo, "MemTotal").value_or(0) * 1024;
     limits.machine_available = ReadField(*meminfo, "MemAvailable").value_or(0) * 1024;
   }
-  // Lines "hierarchy:controllers:path"; v2 is "0::/path". Inside a container the path may be one of
-  // the host's that is not visible here: the walk then still ends at the mount point.
-  std::istringstream lines(ReadText(root + "/proc/self/cgroup").value_or("0::/"));
-  for (std::string line; std::getline(lines, line);) {
-    const size_t first = line.find(':');
-    const size_t second = line.find(':', first == std::string::npos ? first : first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    std::string path = line.substr(second + 1);
-    while (path.ends_with('/')) path.pop_back();
-    if (controllers == ",,") {
-      WalkUp(root + "/sys/fs/cgroup", path, kV2, limits);
-      WalkUp(root + "/sys/fs/cgroup/unified", path, kV2, limits);  // hybrid set-ups
-    } else if (controllers.find(",memory,") != std::string::npos) {
-      WalkUp(root + "/sys/fs/cgroup/memory", path, kV1, limits);
-    }
+  for (const Group& group : OwnGroups(root)) {
+    WalkUp(group.mount, group.path, group.files, limits);
   }
   return limits;
+}
+
+std::optional<uint64_t> ReadCgroupPeak(const std::string& root) {
+  for (const Group& group : OwnGroups(root)) {
+    // A group that is not visible here is, in a container, what the mount point stands for.
+    std::string path = group.path;
+    do {
+      if (const auto peak = ReadNumber(group.mount + path + "/" + group.files.peak)) return peak;
+      // The group is there and does not count: those above it count others as well.
+      if (ReadText(group.mount + path + "/cgroup.procs")) break;
+    } while (GoUp(&path));
+  }
+  return std::nullopt;
 }
 
 uint64_t MemoryBudgetFromText(const std::string& text, const MemoryLimits& limits) {

@@ -23,9 +23,14 @@ struct MemoryLimits {
 };
 
 // Reads /proc/meminfo, /proc/self/cgroup and the group files below /sys/fs/cgroup, all under `root`
-// (for tests;
-// "" is the machine). Files that are missing or unreadable count as no limit. Any thread.
+// (for tests; "" is the machine). Files that are missing or unreadable count as no limit. Any
+// thread.
 MemoryLimits ReadMemoryLimits(const std::string& root = "");
+
+// The most memory that this process's control group (v1 or v2) ever held at a time, page cache
+// included: others in the group count, and so does what ran in it before. Nothing where the kernel
+// does not count it. `root` as above. Any thread.
+std::optional<uint64_t> ReadCgroupPeak(const std::string& root = "");
 
 // The budget that --memory names: a size ("8GiB"), "all" (everything available), or "auto": the
 // available memory less a tenth, at least 256 MiB of it and at most 4 GiB, for everybody else.

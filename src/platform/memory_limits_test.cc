@@ -95,6 +95,29 @@ TEST_F(MemoryLimitsTest, BrokenFilesAreNoLimit) {
   EXPECT_FALSE(ReadMemoryLimits(root_).cgroup_limit);
 }
 
+TEST_F(MemoryLimitsTest, PeakOfTheGroup) {
+  Write("/proc/self/cgroup", "0::/a/b\n");
+  EXPECT_FALSE(ReadCgroupPeak(root_));
+  Write("/sys/fs/cgroup/memory.peak", "9\n");
+  EXPECT_EQ(ReadCgroupPeak(root_), 9u);  // a container, whose group is the mount point
+  Write("/sys/fs/cgroup/a/memory.peak", "7\n");
+  Write("/sys/fs/cgroup/a/b/memory.peak", "5\n");
+  EXPECT_EQ(ReadCgroupPeak(root_), 5u);
+}
+
+TEST_F(MemoryLimitsTest, NoPeakOfAGroupThatDoesNotCount) {
+  Write("/proc/self/cgroup", "0::/a\n");
+  Write("/sys/fs/cgroup/a/cgroup.procs", "1\n");
+  Write("/sys/fs/cgroup/memory.peak", "9\n");
+  EXPECT_FALSE(ReadCgroupPeak(root_));
+}
+
+TEST_F(MemoryLimitsTest, PeakOfV1) {
+  Write("/proc/self/cgroup", "7:hugetlb,memory:/job\n0::/\n");
+  Write("/sys/fs/cgroup/memory/job/memory.max_usage_in_bytes", "123456789\n");
+  EXPECT_EQ(ReadCgroupPeak(root_), 123456789u);
+}
+
 TEST(MemoryLimits, ThisMachine) {
   const MemoryLimits limits = ReadMemoryLimits();
   EXPECT_GT(limits.available(), 0u);
