@@ -107,15 +107,15 @@ HWY_INLINE void DecodeSmoeGroup(const uint8_t* packed, float scale, float* out) 
   }
 }
 
-void DecodeSmoe(const Matrix& w, uint32_t row_begin, uint32_t row_end, float* out) {
+void DecodeSmoeRow(const Matrix& w, size_t row, float* out) {
   const SmoeLayout layout(w);
-  for (uint32_t row = row_begin; row < row_end; ++row) {
-    const uint8_t* packed = layout.Codes(row);
-    for (size_t g = 0; g < layout.groups_per_row; ++g, packed += layout.group_bytes) {
-      const float scale = LoadF16(layout.Scale(row, g));
-      w.dtype == DType::kSmoeQ4 ? DecodeSmoeGroup<4>(packed, scale, out)
-                                : DecodeSmoeGroup<2>(packed, scale, out);
-      out += kGroup;
+  const uint8_t* codes = layout.Codes(row);
+  for (size_t g = 0; g < w.cols / kGroup; ++g, out += kGroup) {
+    const float scale = LoadF16(layout.Scales(row) + g / 2 * 2);
+    if (w.dtype == DType::kSmoeQ4) {
+      DecodeSmoeGroup<4>(codes + g * kGroupNibbles, scale, out);
+    } else {
+      DecodeSmoeGroup<2>(codes + g * kGroupCrumbs, scale, out);
     }
   }
 }
@@ -170,8 +170,9 @@ void DecodeRowsImpl(const Matrix& w, uint32_t row_begin, uint32_t row_end, float
       return;
     case DType::kSmoeQ4:
     case DType::kSmoeQ2:
-      if (cols % kGroup != 0) break;
-      return DecodeSmoe(w, row_begin, row_end, out);
+      if (cols % kSmoeGroup != 0) break;
+      for (size_t row = row_begin; row < row_end; ++row, out += cols) DecodeSmoeRow(w, row, out);
+      return;
     default:
       break;
   }

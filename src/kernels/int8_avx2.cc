@@ -88,7 +88,9 @@ struct Tiles {
         lo[r] = _mm256_and_si256(v, mask);
         hi[r] = _mm256_and_si256(_mm256_srli_epi16(v, 4), mask);
       }
-      const __m256 scales = _mm256_loadu_ps(panel + g * 4);
+      const __m256 scales =
+          kOdd ? _mm256_broadcast_ps(reinterpret_cast<const __m128*>(panel + g * 2))
+               : _mm256_loadu_ps(panel + g * 4);
       for (int t = 0; t < T; ++t) {
         const __m256i even = Load(x[t] + g * 32);
         const __m256i odd = Load(x[t] + g * 32 + 32);
@@ -140,8 +142,11 @@ struct Tiles {
                                                       _mm256_maddubs_epi16(c1, Load(q + 32))),
                                      _mm256_add_epi16(_mm256_maddubs_epi16(c2, Load(q + 64)),
                                                       _mm256_maddubs_epi16(c3, Load(q + 96))));
+          // Here and now: GCC would work on all rows at once and put their vectors into memory.
+          asm volatile("" : "+x"(s[t][r]));
         }
       }
+      const __m256 scales = _mm256_loadu_ps(panel + g * 2);
       for (int t = 0; t < T; ++t) {
         // Each lane: [a of row 0][b of row 0][a of row 1][b of row 1] for its groups a and b.
         const __m256i s01 = _mm256_madd_epi16(
@@ -154,8 +159,8 @@ struct Tiles {
           const __m256i sum = _mm256_sub_epi32(sums[i], Load(x[t] + padded * 48 + at * 4));
           const __m256 dx =
               _mm256_loadu_ps(reinterpret_cast<const float*>(x[t] + padded * 32 + at * 4));
-          acc[t][i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum),
-                                      _mm256_mul_ps(_mm256_loadu_ps(panel + at), dx), acc[t][i]);
+          acc[t][i] =
+              _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), _mm256_mul_ps(scales, dx), acc[t][i]);
         }
       }
     };

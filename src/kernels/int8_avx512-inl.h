@@ -22,6 +22,14 @@ MOEWE_INLINE void StoreRows512(__m512 acc, float* out) {
 }
 
 struct Tiles512 {
+  // Two pairs' scales of four rows, in lanes as `kOrder` has them: 0x50 = 0, 0, 1, 1; 0x44 = 0, 1,
+  // 0, 1.
+  template <int kOrder>
+  static MOEWE_INLINE __m512 PairScales(const float* p) {
+    const __m512i two = _mm512_castps_si512(_mm512_castps256_ps512(_mm256_loadu_ps(p)));
+    return _mm512_castsi512_ps(_mm512_shuffle_i32x4(two, two, kOrder));
+  }
+
   // Nibbles of four groups from p; only the first `live` exist.
   template <size_t kStride>
   static MOEWE_INLINE __m512i LoadQuad(const uint8_t* p, size_t live) {
@@ -56,7 +64,12 @@ struct Tiles512 {
         lo[r] = _mm512_and_si512(v, mask);
         hi[r] = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
       }
-      const __m512 scales = _mm512_loadu_ps(panel + g * 4);
+      __m512 scales;
+      if constexpr (kOdd) {
+        scales = PairScales<0x50>(panel + g * 2);
+      } else {
+        scales = _mm512_loadu_ps(panel + g * 4);
+      }
       for (int t = 0; t < T; ++t) {
         const __m512i even = Load512(x[t] + g * 32);
         const __m512i odd = Load512(x[t] + g * 32 + 64);
@@ -135,7 +148,7 @@ struct Tiles512 {
           const __m512 dx =
               _mm512_loadu_ps(reinterpret_cast<const float*>(x[t] + padded * 32 + at * 16));
           acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum),
-                                   _mm512_mul_ps(_mm512_loadu_ps(panel + at * 4), dx), acc[t]);
+                                   _mm512_mul_ps(PairScales<0x44>(panel + at * 2), dx), acc[t]);
         };
         add(_mm512_shuffle_i32x4(a, b, 0x44), g);
         if (whole) add(_mm512_shuffle_i32x4(a, b, 0xEE), g + 4);

@@ -77,18 +77,16 @@ void PackNibbles(const uint8_t* const (&rows)[8], size_t stride, size_t groups, 
 void PackCrumbs(const uint8_t* const (&rows)[8], size_t groups, uint8_t* panel) {
   const __m256i mask = _mm256_set1_epi8(3);
   for (size_t g = 0; g < groups; g += 2, panel += 2 * kPanelGroupBytes) {
-    const size_t pair = groups - g < 2 ? 1 : 2;  // groups
-    const auto load = [&](size_t r) {
-      const auto* p = reinterpret_cast<const __m128i*>(rows[r] + g * kGroupCrumbs);
-      return pair == 2 ? _mm_loadu_si128(p) : _mm_loadl_epi64(p);
-    };
     __m256i v[4];  // rows r and r + 4
     for (size_t r = 0; r < 4; ++r) {
-      v[r] = _mm256_inserti128_si256(_mm256_castsi128_si256(load(r)), load(r + 4), 1);
+      const auto* low = reinterpret_cast<const __m128i*>(rows[r] + g * kGroupCrumbs);
+      const auto* high = reinterpret_cast<const __m128i*>(rows[r + 4] + g * kGroupCrumbs);
+      v[r] = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(low)),
+                                     _mm_loadu_si128(high), 1);
     }
     __m256i dwords[4];
     TransposeDwords(v, dwords);
-    for (size_t i = 0; i < 2 * pair; ++i) {
+    for (size_t i = 0; i < 4; ++i) {
       auto* out = reinterpret_cast<__m256i*>(panel + i / 2 * kPanelGroupBytes + i % 2 * kStepBytes);
       _mm256_storeu_si256(out, _mm256_and_si256(dwords[i], mask));
       _mm256_storeu_si256(out + 2, _mm256_and_si256(_mm256_srli_epi16(dwords[i], 2), mask));
@@ -130,9 +128,10 @@ void Tile(const uint8_t* panel, const float* scales, size_t panel_floats, size_t
           asm volatile("" : "+x"(s[t]));
         }
       }
-      const __m256 scale =
-          _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(scales + place * 4)),
-                               _mm_loadu_ps(scales + panel_floats + place * 4), 1);
+      // A scale a group or a pair of groups.
+      const float* scale_at = scales + (kInput == Input::kNibbles ? g : g / 2) * 4;
+      const __m256 scale = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(scale_at)),
+                                                _mm_loadu_ps(scale_at + panel_floats), 1);
       for (int t = 0; t < T; ++t) {
         const __m256i sum = _mm256_sub_epi32(_mm256_madd_epi16(s[t], factor),
                                              Broadcast(x[t] + padded * 48 + place * 16));

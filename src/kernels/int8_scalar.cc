@@ -69,8 +69,7 @@ struct PackedRow {
   int32_t offset = 8;
   const uint8_t* scales = nullptr;  // f16, scale_stride apart
   size_t scale_stride = 2;
-  const uint8_t* first_scale = nullptr;  // kept by vaults: a scale for two groups
-  size_t first_group = 0;
+  const uint8_t* pair_scales = nullptr;  // of vaults: one for two groups
   float unit = 1;
   const uint8_t* rungs = nullptr;
   float ladder[kLadderRungs];
@@ -80,13 +79,12 @@ struct PackedRow {
     if (m.dtype == DType::kSmoeQ4 || m.dtype == DType::kSmoeQ2) {
       const SmoeLayout layout(m);
       codes = layout.Codes(row);
-      stride = layout.group_bytes;
+      stride = m.dtype == DType::kSmoeQ4 ? kGroupNibbles : kGroupCrumbs;
       bits = m.dtype == DType::kSmoeQ4 ? 4 : 2;
       factor = 2;
       offset = m.dtype == DType::kSmoeQ4 ? 15 : 3;
       unit = m.dtype == DType::kSmoeQ4 ? kSmoeQ4Unit : kSmoeQ2Unit;
-      first_scale = layout.scales;
-      first_group = row * groups;
+      pair_scales = layout.Scales(row);
     } else if (m.dtype == DType::kQ4Block) {
       const Q4BlockLayout layout(m);
       codes = layout.nibbles + row * groups * kGroupNibbles;
@@ -105,7 +103,7 @@ struct PackedRow {
     }
   }
   float Scale(size_t g) const {
-    if (first_scale != nullptr) return LoadF16(first_scale + (first_group + g) / 2 * 2) * unit;
+    if (pair_scales != nullptr) return LoadF16(pair_scales + g / 2 * 2) * unit;
     if (rungs == nullptr) return LoadF16(scales + g * scale_stride);
     return ladder[LadderCode(rungs, g)];
   }
@@ -183,9 +181,9 @@ Input InputOf(const Matrix& m, Activations activations) {
       // Groups that cross rows have no integer kernel.
       return m.cols % kGroup == 0 ? Input::kNibbles : Input::kFloat;
     case DType::kSmoeQ4:
-      return m.cols % kGroup == 0 ? Input::kOddNibbles : Input::kFloat;
+      return m.cols % kSmoeGroup == 0 ? Input::kOddNibbles : Input::kFloat;
     case DType::kSmoeQ2:
-      return m.cols % kGroup == 0 ? Input::kOddCrumbs : Input::kFloat;
+      return m.cols % kSmoeGroup == 0 ? Input::kOddCrumbs : Input::kFloat;
     case DType::kVbit:
       return m.row_starts != nullptr ? Input::kPlain : Input::kFloat;
     case DType::kVbitRo:

@@ -78,17 +78,16 @@ MOEWE_INLINE void Transpose4(__m256 r0, __m256 r1, __m256 r2, __m256 r3, __m256 
   out[3] = _mm256_shuffle_ps(hi01, hi23, 0xEE);
 }
 
-// Two panels of [groups][4 rows]. kLines: a quarter of the cache lines that 8 groups of 8 rows
-// have.
-template <size_t kLines, class Scales>
+// Two panels of [groups][4 rows].
+template <class Scales>
 void Panels(const Scales& scales, size_t groups, const uint8_t* ahead, size_t panel_floats,
             float* panels) {
   for (int half = 0; half < 2; ++half) {
     float* out = panels + static_cast<size_t>(half) * panel_floats;
     for (size_t g = 0; g < groups; g += 8) {
-      if (ahead != nullptr) {
-        PrefetchLines(ahead, kLines);
-        ahead += kLines * kCacheLine;
+      if (ahead != nullptr) {  // 4 of the 16 lines that 8 groups of 8 rows have
+        PrefetchLines(ahead, 4);
+        ahead += 4 * kCacheLine;
       }
       __m256 m[4];  // groups i and i + 4
       Transpose4(scales.Eight(half * 4 + 0, g), scales.Eight(half * 4 + 1, g),
@@ -102,65 +101,51 @@ void Panels(const Scales& scales, size_t groups, const uint8_t* ahead, size_t pa
   }
 }
 
-// ---- .smoe vaults: an f16 scale for two groups, the first of which may belong to the row before
-// ----
+// ---- .smoe vaults: an f16 scale for a pair of groups ----
 
-// Shuffles of f16 scales to those of 8 groups, [first group in the middle of a pair][crumbs]:
-// groups in order, or each four of them as CrumbPlace has them. And which group a place holds.
-struct PairShuffles {
-  alignas(16) uint8_t shuffle[2][2][16] = {};
-  alignas(32) int32_t group[2][8] = {};
-  constexpr PairShuffles() {
-    for (size_t crumbs = 0; crumbs < 2; ++crumbs) {
-      for (size_t g = 0; g < 8; ++g) {
-        const size_t place = crumbs != 0 ? CrumbPlace(g) : g;
-        group[crumbs][place] = static_cast<int32_t>(g);
-        for (size_t middle = 0; middle < 2; ++middle) {
-          const size_t pair = (g + middle) / 2;
-          shuffle[middle][crumbs][2 * place] = static_cast<uint8_t>(2 * pair);
-          shuffle[middle][crumbs][2 * place + 1] = static_cast<uint8_t>(2 * pair + 1);
-        }
-      }
+// Two panels of [pairs][4 rows], zeros up to an even number of pairs. kLines: an eighth of the
+// cache lines that 8 pairs of 8 rows have.
+template <size_t kLines>
+void PairPanels(const Matrix& w, const size_t (&at)[8], float factor, const uint8_t* ahead,
+                size_t panel_floats, float* panels) {
+  const SmoeLayout layout(w);
+  const size_t pairs = layout.pairs_per_row;
+  const uint8_t* end = w.bytes.data() + w.bytes.size();
+  const uint8_t* rows[8];
+  for (size_t r = 0; r < 8; ++r) rows[r] = layout.Scales(at[r]);
+  const __m256 unit = _mm256_set1_ps(factor);
+  const auto store = [&](__m128i halves, float* out) __attribute__((always_inline)) {
+    _mm256_storeu_ps(out, _mm256_mul_ps(_mm256_cvtph_ps(halves), unit));
+  };
+  for (size_t p = 0; p < pairs; p += 8) {
+    if (ahead != nullptr) {
+      PrefetchLines(ahead, 4 * kLines);
+      ahead += 4 * kLines * kCacheLine;
+    }
+    __m256i v[4];  // rows r and r + 4, eight pairs each
+    for (size_t r = 0; r < 4; ++r) {
+      v[r] = _mm256_inserti128_si256(_mm256_castsi128_si256(LoadBefore(rows[r] + p * 2, end)),
+                                     LoadBefore(rows[r + 4] + p * 2, end), 1);
+    }
+    if (pairs - p < 8) {
+      const __m256i index = _mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7);
+      const __m256i live =
+          _mm256_cmpgt_epi16(_mm256_set1_epi16(static_cast<int16_t>(pairs - p)), index);
+      for (__m256i& row : v) row = _mm256_and_si256(row, live);
+    }
+    const __m256i lo01 = _mm256_unpacklo_epi16(v[0], v[1]);
+    const __m256i hi01 = _mm256_unpackhi_epi16(v[0], v[1]);
+    const __m256i lo23 = _mm256_unpacklo_epi16(v[2], v[3]);
+    const __m256i hi23 = _mm256_unpackhi_epi16(v[2], v[3]);
+    // Two pairs each: rows 0..3 in the low lane, 4..7 in the high one.
+    const __m256i two[4] = {_mm256_unpacklo_epi32(lo01, lo23), _mm256_unpackhi_epi32(lo01, lo23),
+                            _mm256_unpacklo_epi32(hi01, hi23), _mm256_unpackhi_epi32(hi01, hi23)};
+    for (size_t i = 0; i < 4; ++i) {
+      float* out = panels + (p + 2 * i) * 4;
+      store(_mm256_castsi256_si128(two[i]), out);
+      store(_mm256_extracti128_si256(two[i], 1), out + panel_floats);
     }
   }
-};
-constexpr PairShuffles kPairShuffles;
-
-struct SmoeScales {
-  const uint8_t* row[8];
-  __m128i shuffle[8];
-  const uint8_t* end;
-  size_t groups;
-  __m256 unit;
-  __m256i group;
-  MOEWE_INLINE __m256 Eight(int r, size_t g) const {
-    // Eight groups on are four scales on, wherever the row begins.
-    const __m128i stored = LoadBefore(row[r] + g, end);
-    const __m256 scales =
-        _mm256_mul_ps(_mm256_cvtph_ps(_mm_shuffle_epi8(stored, shuffle[r])), unit);
-    if (g + 8 <= groups) return scales;
-    const __m256i live = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(groups - g)), group);
-    return _mm256_and_ps(scales, _mm256_castsi256_ps(live));
-  }
-};
-
-void SmoePanels(const Matrix& w, const size_t (&at)[8], const uint8_t* ahead, size_t panel_floats,
-                float* panels) {
-  const SmoeLayout layout(w);
-  const size_t crumbs = w.dtype == DType::kSmoeQ2 ? 1 : 0;
-  SmoeScales scales{{},
-                    {},
-                    w.bytes.data() + w.bytes.size(),
-                    layout.groups_per_row,
-                    _mm256_set1_ps(crumbs != 0 ? kSmoeQ2Unit : kSmoeQ4Unit),
-                    Load(kPairShuffles.group[crumbs])};
-  for (size_t r = 0; r < 8; ++r) {
-    scales.row[r] = layout.Scale(static_cast<uint32_t>(at[r]), 0);
-    const size_t middle = at[r] * layout.groups_per_row % 2;
-    scales.shuffle[r] = Load128(kPairShuffles.shuffle[middle][crumbs]);
-  }
-  if (crumbs != 0) return Panels<2>(scales, layout.groups_per_row, ahead, panel_floats, panels);
-  Panels<4>(scales, layout.groups_per_row, ahead, panel_floats, panels);
 }
 
 // ---- q4tp: 5-bit codes of rungs of a ladder ----
@@ -279,18 +264,21 @@ void ScalePanelsAvx2(const Matrix& w, uint32_t row, const uint8_t* ahead, float*
   const size_t panel_floats = Int8PanelFloats(w.cols);
   size_t at[8];
   for (uint32_t r = 0; r < 8; ++r) at[r] = std::min(row + r, w.rows - 1);
+  if (w.dtype == DType::kSmoeQ4) {
+    return PairPanels<4>(w, at, kSmoeQ4Unit, ahead, panel_floats, panels);
+  }
+  if (w.dtype == DType::kSmoeQ2) {
+    return PairPanels<2>(w, at, kSmoeQ2Unit, ahead, panel_floats, panels);
+  }
   if (w.dtype == DType::kQ4Block) {
     const Q4BlockLayout layout(w);
     BlockScales scales{{}, groups};
     for (int r = 0; r < 8; ++r) scales.row[r] = layout.scales + at[r] * groups * 2;
-    Panels<4>(scales, groups, ahead, panel_floats, panels);
-  } else if (w.dtype == DType::kSmoeQ4 || w.dtype == DType::kSmoeQ2) {
-    SmoePanels(w, at, ahead, panel_floats, panels);
-    return;  // zeros at the end included
+    Panels(scales, groups, ahead, panel_floats, panels);
   } else if (w.dtype == DType::kQ4Tiled) {
     TileScales scales{{}, groups};
     for (int r = 0; r < 8; ++r) scales.row[r] = w.bytes.data() + at[r] * groups * kTileBytes;
-    Panels<4>(scales, groups, ahead, panel_floats, panels);
+    Panels(scales, groups, ahead, panel_floats, panels);
   } else {
     const Q4tpLayout layout(w);
     auto* tables = reinterpret_cast<uint8_t*>(panels + 2 * panel_floats);

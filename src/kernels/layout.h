@@ -70,20 +70,18 @@ struct Q4tpLayout {
 };
 
 // smoe_q4 and smoe_q2: [codes, lowest bits of a byte first][f16 scale a 64 weights], groups over
-// the flattened matrix. Here for whole groups of 32, of which each half of a stored group is one.
+// the flattened matrix. Here for rows of whole groups, each of which is a pair of groups of 32.
+inline constexpr size_t kSmoeGroup = 64;
 struct SmoeLayout {
   explicit SmoeLayout(const Matrix& m)
-      : groups_per_row(m.cols / kGroup),
-        group_bytes(m.dtype == DType::kSmoeQ4 ? kGroupNibbles : kGroupCrumbs),
+      : pairs_per_row(m.cols / kSmoeGroup),
+        row_bytes(m.cols / (m.dtype == DType::kSmoeQ4 ? 2 : 4)),
         codes(m.bytes.data()),
-        scales(codes + m.rows * groups_per_row * group_bytes) {}
-  const uint8_t* Codes(uint32_t row) const { return codes + row * groups_per_row * group_bytes; }
-  // Of group g of a row.
-  const uint8_t* Scale(uint32_t row, size_t g) const {
-    return scales + (row * groups_per_row + g) / 2 * 2;
-  }
-  size_t groups_per_row;
-  size_t group_bytes;
+        scales(codes + m.rows * row_bytes) {}
+  const uint8_t* Codes(size_t row) const { return codes + row * row_bytes; }
+  const uint8_t* Scales(size_t row) const { return scales + row * pairs_per_row * 2; }
+  size_t pairs_per_row;
+  size_t row_bytes;
   const uint8_t* codes;
   const uint8_t* scales;
 };

@@ -64,7 +64,7 @@ inline void PrefetchScales(const Matrix& w, uint32_t row) {
     fetch(layout.codes + row * layout.code_bytes, 8 * layout.code_bytes);
   } else if (w.dtype == DType::kSmoeQ4 || w.dtype == DType::kSmoeQ2) {
     const SmoeLayout layout(w);
-    fetch(layout.Scale(row, 0), 8 * layout.groups_per_row);
+    fetch(layout.Scales(row), 8 * layout.pairs_per_row * 2);
   }
 }
 
