@@ -101,8 +101,8 @@ extern const Int8Kernels kInt8Avx512;
 
 // Scales of rows [row, row + 8) of a matrix of packed codes, the last row repeated where there are
 // fewer: two panels of [padded groups][4 rows], of .smoe vaults [pairs of groups][4 rows]; the
-// second Int8PanelFloats(cols) after the first. On the way it asks for the weights from `ahead` on,
-// half as many as the rows have; null = none. AVX2 code, used by AVX-512 too.
+// second Int8PanelFloats(cols) after the first. On the way it asks for weights from `ahead` on, a
+// quarter of what the rows have; null = none. AVX2 code, used by AVX-512 too.
 void ScalePanelsAvx2(const Matrix& w, uint32_t row, const uint8_t* ahead, float* panels);
 // As QuantizeFn, for kernels that hold `groups_per_vector` 4-bit groups a register. kOddCrumbs:
 // steps of four groups, [elements 0 mod 4 of all][1 mod 4][2 mod 4][3 mod 4], dx and sums of group

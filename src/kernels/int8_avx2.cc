@@ -109,7 +109,7 @@ struct Tiles {
     };
     size_t g = 0;
     for (; g + 4 <= groups; g += 4) {
-      if constexpr (T == 1) PrefetchLines(ahead + g * 2 * kStride, 2);
+      if constexpr (T == 1) PrefetchLines(ahead + g * 3 * kStride, 3);
       step(g, 0, true);
       step(g + 2, 1, true);
     }
@@ -166,7 +166,7 @@ struct Tiles {
     };
     size_t g = 0;
     for (; g + 4 <= groups; g += 4) {
-      if constexpr (T == 1) PrefetchLines(ahead + g * 2 * kGroupCrumbs, 1);
+      if constexpr (T == 1) PrefetchLines(ahead + g * 3 * kGroupCrumbs, g % 8 == 0 ? 1 : 2);
       const size_t at = g * kGroupCrumbs;
       step({w[0] + at, w[1] + at, w[2] + at, w[3] + at}, g);
     }

@@ -56,7 +56,7 @@ struct Tiles512 {
     for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
     const __m512i mask = _mm512_set1_epi8(15);
     for (size_t g = 0; g < groups; g += 4) {
-      if constexpr (T == 1) PrefetchLines(ahead + g * 2 * kStride, 2);
+      if constexpr (T == 1) PrefetchLines(ahead + g * 3 * kStride, 3);
       __m512i lo[4];
       __m512i hi[4];
       for (int r = 0; r < 4; ++r) {
@@ -107,7 +107,7 @@ struct Tiles512 {
     const __m512i mask = _mm512_set1_epi8(3);
     alignas(64) uint8_t tail[4][64];
     for (size_t g = 0; g < groups; g += 8) {
-      if constexpr (T == 1) PrefetchLines(ahead + g * 2 * kGroupCrumbs, 2);
+      if constexpr (T == 1) PrefetchLines(ahead + g * 3 * kGroupCrumbs, 3);
       __m512i c[4][4];  // [row][element mod 4]
       for (int r = 0; r < 4; ++r) {
         const uint8_t* p = w[r] + g * kGroupCrumbs;

@@ -7,7 +7,7 @@
 //   template <int T> static void Crumbs(w[4], groups, panel, x, padded, ahead, out[T][4])
 //   template <int T> static void Bytes(w[4], cols, x, padded, ahead, out[T][4])
 // kOdd: of Input::kOddNibbles. With T = 1 they ask for weights from `ahead` on: Nibbles and Crumbs
-// for half as many as they read, Bytes for as many.
+// for three quarters of what they read, Bytes for as much.
 
 // Rows past the end repeat the last one and are not stored.
 template <class Tile>
@@ -49,8 +49,8 @@ void PackedRows(const Matrix& w, const uint8_t* first_codes, uint32_t row_begin,
         rows[r] = first_codes + at * row_bytes;
       }
       const uint32_t live = row_end - row < 4 ? row_end - row : 4;
-      // The second half of the block's share: 2 rows' bytes beside each 4 rows.
-      const uint8_t* ahead = walk.From(block_codes + (4 + (row - block) / 2) * row_bytes);
+      // What the panels have left of the block's share: 3 rows' bytes beside each 4 rows.
+      const uint8_t* ahead = walk.From(block_codes + (2 + (row - block) / 4 * 3) * row_bytes);
       ForTokenTiles(n, [&]<int T>(size_t t) {
         alignas(64) float out[T][4];
         if constexpr (kInput == Input::kOddCrumbs) {

@@ -85,9 +85,9 @@ void Panels(const Scales& scales, size_t groups, const uint8_t* ahead, size_t pa
   for (int half = 0; half < 2; ++half) {
     float* out = panels + static_cast<size_t>(half) * panel_floats;
     for (size_t g = 0; g < groups; g += 8) {
-      if (ahead != nullptr) {  // 4 of the 16 lines that 8 groups of 8 rows have
-        PrefetchLines(ahead, 4);
-        ahead += 4 * kCacheLine;
+      if (ahead != nullptr) {  // 2 of the 16 lines that 8 groups of 8 rows have
+        PrefetchLines(ahead, 2);
+        ahead += 2 * kCacheLine;
       }
       __m256 m[4];  // groups i and i + 4
       Transpose4(scales.Eight(half * 4 + 0, g), scales.Eight(half * 4 + 1, g),
@@ -119,8 +119,8 @@ void PairPanels(const Matrix& w, const size_t (&at)[8], float factor, const uint
   };
   for (size_t p = 0; p < pairs; p += 8) {
     if (ahead != nullptr) {
-      PrefetchLines(ahead, 4 * kLines);
-      ahead += 4 * kLines * kCacheLine;
+      PrefetchLines(ahead, 2 * kLines);
+      ahead += 2 * kLines * kCacheLine;
     }
     __m256i v[4];  // rows r and r + 4, eight pairs each
     for (size_t r = 0; r < 4; ++r) {
@@ -233,8 +233,8 @@ void LadderPanels(const uint8_t* const (&codes)[8], const uint8_t* end, const ui
                   size_t groups, const uint8_t* ahead, size_t panel_floats, float* panels) {
   for (size_t g = 0; g < groups; g += kStepGroups) {
     if (ahead != nullptr) {  // of the 32 lines that 16 groups of 8 rows have
-      PrefetchLines(ahead, 16);
-      ahead += 16 * kCacheLine;
+      PrefetchLines(ahead, 8);
+      ahead += 8 * kCacheLine;
     }
     const size_t at = g / 8 * 5;
     __m256 rung[4][4];  // of rows r and r + 4, groups 4 i .. 4 i + 3

@@ -3,9 +3,9 @@
 //
 // A walk goes block by block of eight rows: first their scales, which is arithmetic on few bytes,
 // then their weights. Memory must not rest meanwhile: each block asks for as many bytes as it has
-// itself, half of them beside the scales and half beside the weights, kAheadBytes further on, each
-// cache line once and in order. Where the rows at hand end, the walk asks for what its thread reads
-// next.
+// itself, a quarter of them beside the scales and the others beside the weights, about as the two
+// take time, kAheadBytes further on, each cache line once and in order. Where the rows at hand end,
+// the walk asks for what its thread reads next.
 #ifndef MOEWE_KERNELS_PREFETCH_H_
 #define MOEWE_KERNELS_PREFETCH_H_
 
