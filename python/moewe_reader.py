@@ -921,9 +921,15 @@ def verify(path):
 # --- command line --------------------------------------------------------------------------------
 
 
+def _shown(text):
+    """As part of one line on a terminal: control characters (C0, DEL, C1) escaped."""
+    return "".join(c if " " <= c < "\x7f" or c >= "\xa0" else c.encode("unicode_escape").decode()
+                   for c in str(text))
+
+
 def _info(model):
     arch = model.header["arch"]
-    print(f"{arch['arch_name']}: {arch['num_layers']} layers, hidden {arch['hidden_size']}, "
+    print(f"{_shown(arch['arch_name'])}: {arch['num_layers']} layers, hidden {arch['hidden_size']}, "
           f"{len(model.tensors)} tensors in {len(model.files)} file(s)")
     totals = {}
     for tensor in model.tensors.values():
@@ -932,10 +938,10 @@ def _info(model):
     for dtype, (count, size) in sorted(totals.items()):
         print(f"  {dtype:9} {count:6} tensors {size:14} bytes")
     for mask in model.masks.values():
-        print(f"  mask {mask.name}: {mask.ffn.mean():.1%} of FFN, {mask.heads.mean():.1%} of heads")
+        print(f"  mask {_shown(mask.name)}: {mask.ffn.mean():.1%} of FFN, {mask.heads.mean():.1%} of heads")
     for skill in model.skills.values():
         tensors = model.skill_tensors(skill["id"]).values()
-        print(f"  skill {skill['id']}: {skill.get('name') or ''} "
+        print(f"  skill {_shown(skill['id'])}: {_shown(skill.get('name') or '')} "
               f"({len(tensors)} tensors, {sum(tensor.nbytes for tensor in tensors)} bytes)")
 
 
@@ -956,7 +962,7 @@ def main(arguments=None):
         if flags.verb == "verify":
             problems = verify(flags.file)
             for problem in problems:
-                print(problem)
+                print(_shown(problem))
             print("FAULTY" if problems else "ok")
             return 3 if problems else 0
         model = open(flags.file)
@@ -964,7 +970,7 @@ def main(arguments=None):
             _info(model)
         elif flags.verb == "tensors":
             for tensor in model.tensors.values():
-                print(f"{tensor.name} {tensor.dtype} {list(tensor.shape)} {tensor.nbytes}")
+                print(f"{_shown(tensor.name)} {tensor.dtype} {list(tensor.shape)} {tensor.nbytes}")
         elif flags.verb == "header":
             print(json.dumps(model.header, indent=1, ensure_ascii=False))
         elif flags.verb == "check":
@@ -973,7 +979,7 @@ def main(arguments=None):
         else:
             model.read(flags.tensor, flags.skill).astype("<f4").tofile(flags.out)
     except CmfError as error:
-        print(f"moewe_reader: {error}", file=sys.stderr)
+        print(f"moewe_reader: {_shown(error)}", file=sys.stderr)
         return 3
     return 0
 

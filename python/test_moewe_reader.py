@@ -149,6 +149,10 @@ class ReaderTest(unittest.TestCase):
             for value in values:
                 self.assertEqual(field(**{key: value}), ".selection." + key, (key, value))
 
+    def test_names_of_others_are_escaped(self):
+        self.assertEqual(reader._shown("a\x1b[m\n\x9b\x7f\u00fc\u20ac b"),
+                         "a\\x1b[m\\n\\x9b\\x7f\u00fc\u20ac b")
+
     def test_command_line(self):
         path = str(GOLDEN / "files" / "mixed_all_dtypes.cmf")
         with tempfile.TemporaryDirectory() as folder:

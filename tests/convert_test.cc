@@ -133,6 +133,25 @@ TEST_F(ConvertProgramTest, RequantKeepsWhatIsNotWeights) {
   EXPECT_TRUE(RunMoewe("diff --json " + unknown + " " + At("b.cmf")).json()["header"].empty());
 }
 
+TEST_F(ConvertProgramTest, RequantKeepsSkills) {
+  const std::string src = golden::Path("cmf/files/skills_2.cmf").string();
+  ASSERT_EQ(RunMoewe("requant --quant q4tp " + src + " " + At("a.cmf")).code, 0);
+  const auto diff = RunMoewe("diff --json " + src + " " + At("a.cmf")).json();
+  EXPECT_TRUE(diff["skills"].empty());
+  EXPECT_TRUE(diff["masks"].empty());
+  size_t kept = 0;
+  for (const auto& tensor : RunMoewe("info --json --tensors " + src).json()["tensors"]) {
+    const std::string name = tensor["name"];
+    if (!name.starts_with("skill.")) continue;
+    ++kept;
+    for (const auto& changed : diff["tensors"]) EXPECT_NE(changed["name"], name);
+  }
+  EXPECT_GT(kept, 0u);
+  EXPECT_FALSE(diff["tensors"].empty());
+  EXPECT_EQ(RunMoewe("run --ids 1,2 -n 2 --greedy --skill code " + At("a.cmf")).code, 0);
+  EXPECT_EQ(RunMoewe("verify " + At("a.cmf")).code, 0);
+}
+
 TEST_F(ConvertProgramTest, CompactDropsWhatSkillGrowthLeft) {
   const std::string grown = golden::Path("cmf/files/skill_appended.cmf").string();
   ASSERT_EQ(RunMoewe("compact " + grown + " " + At("a.cmf")).code, 0);

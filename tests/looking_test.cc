@@ -114,5 +114,38 @@ TEST_F(LookingTest, DequantWritesFloats) {
   EXPECT_FALSE(fs::exists(At("no.f32")));
 }
 
+// A flipped bit in one expert: found at once, when the expert is first chosen, or never.
+TEST_F(LookingTest, VerifyAsALoadOption) {
+  const std::string source = golden::Path("cmf/files/moe_qwen3_q4tp.cmf").string();
+  const ScratchFolder scratch;
+  const auto run = [](const std::string& file, const std::string& flags) {
+    return RunMoewe("run --json --greedy -n 1 --task none --ids 3,5 " + flags + " " + file);
+  };
+  size_t lazily = 0;
+  const nlohmann::json tensors = RunMoewe("info --json --tensors " + source).json()["tensors"];
+  for (int expert = 0; expert < 8; ++expert) {
+    const std::string name =
+        "model.layers.1.mlp.experts." + std::to_string(expert) + ".up_proj.weight";
+    std::vector<uint8_t> bytes = golden::ReadBytes(source);
+    for (const auto& tensor : tensors) {
+      if (tensor["name"] == name) bytes[tensor["file_offset"].get<size_t>() + 40] ^= 1;
+    }
+    const std::string file = scratch.Put("bad.cmf", {bytes.begin(), bytes.end()});
+    const Outcome full = run(file, "--verify full");
+    EXPECT_EQ(full.code, 3);
+    EXPECT_EQ(full.json()["error"]["code"], "HashMismatch");
+    EXPECT_NE(full.out.find(name), std::string::npos);
+    EXPECT_EQ(run(file, "--verify none").code, 0);
+    const Outcome lazy = run(file, "");
+    if (lazy.code == 0) continue;
+    ++lazily;
+    EXPECT_EQ(lazy.json()["error"]["code"], "HashMismatch");
+    EXPECT_NE(lazy.out.find(name), std::string::npos);
+  }
+  // Two tokens choose 2 of 8 experts each.
+  EXPECT_GE(lazily, 2u);
+  EXPECT_LE(lazily, 4u);
+}
+
 }  // namespace
 }  // namespace moewe

@@ -65,6 +65,67 @@ TEST_F(MasksTest, ListAndShowAgreeWithTheDescriptions) {
   EXPECT_EQ(RunMoewe("mask list " + paths::SourceDir() + "/models/demo").code, 3);
 }
 
+// What a file calls its parts may be anything; it does not reach the terminal.
+TEST_F(MasksTest, NamesOfOthersAreEscaped) {
+  const std::vector<uint8_t> bytes = golden::ReadBytes(Golden("masks_llama_f32.cmf"));
+  std::string text(bytes.begin(), bytes.end());
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    ASSERT_EQ(from.size(), to.size());
+    size_t count = 0;
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; ++count) {
+      text.replace(at, from.size(), to);
+    }
+    EXPECT_GT(count, 0u) << from;
+  };
+  replace("\"ffn_only\"", R"("\u001b[m")");
+  replace("model.norm.weight", "model.norm.\x1b[m\n\xC2\x9B");
+  // Their hashes: 0 is none.
+  const Json hashes = golden::ReadJson(Golden("masks_llama_f32.expected.json"))["header"];
+  replace(hashes["section_hashes"]["masks"], std::string(16, '0'));
+  std::fill_n(text.begin() + 0x70, 16, '\0');  // header's and directory's
+  const std::string file = Put("odd.cmf", text);
+  const std::string name = "$(printf '\\033[m')";
+  for (const std::string& verb :
+       {"mask list " + file, "mask show " + file + " " + name, "mask show " + file + " nobody",
+        "info " + file, "info --tensors " + file, "verify " + file,
+        "diff " + file + " " + Golden("masks_llama_f32.cmf"), "run --ids 1,2 " + file,
+        "run --ids 1,2 -n 2 --task nobody " + file, "convert --dry-run " + file + " x.cmf",
+        "run --ids 1,2 -n 2 --task " + name + " " + Golden("masks_llama_f32.cmf")}) {
+    const Outcome done = RunShell("$MOEWE " + verb + " 2>&1");
+    EXPECT_TRUE(
+        std::none_of(done.out.begin(), done.out.end(),
+                     [](char c) { return c != '\n' && static_cast<unsigned char>(c) < 0x20; }))
+        << verb << "\n"
+        << done.out;
+    EXPECT_EQ(done.out.find("\xC2\x9B"), std::string::npos) << verb;
+  }
+  EXPECT_NE(RunMoewe("mask list " + file).out.find("1 \\x1b[m"), std::string::npos);
+  EXPECT_EQ(RunMoewe("mask show --json " + file + " " + name).json()["name"], "\x1b[m");
+  EXPECT_NE(RunMoewe("info --tensors " + file).out.find("model.norm.\\x1b[m\\n\\u009b"),
+            std::string::npos);
+}
+
+// A cut leaves fewer experts than the header's count says.
+TEST_F(MasksTest, MasksOfCutFilesCountWhatIsThere) {
+  const std::string source = Golden("moe_qwen3_q4tp.cmf");
+  const std::string stats = " --stats " + Golden("moe_qwen3_q4tp.moe_stats.json");
+  ASSERT_EQ(
+      RunMoewe("experts defrag " + source + " " + At("cut.cmf") + stats + " --cover 0.85").code, 0);
+  EXPECT_NE(RunMoewe("info " + At("cut.cmf")).out.find("cut: 5 to 6 of 8 experts left in 3 layers"),
+            std::string::npos);
+  EXPECT_EQ(RunMoewe("info " + source).out.find("cut:"), std::string::npos);
+  EXPECT_NE(RunMoewe("info " + Golden("defrag_q4t.cmf"))
+                .out.find("cut: 52 to 80 of 96 neurons left in 3"),
+            std::string::npos);
+  const std::string description = Put("d.json", R"({"experts": {"0": [0, 2], "2": [4]}})");
+  ASSERT_EQ(RunMoewe("mask add " + At("cut.cmf") + " " + description + " --name few").code, 0);
+  const std::string shown = RunMoewe("mask show " + At("cut.cmf") + " few").out;
+  for (const char* line : {"2 of 6 experts\n", "6 of 6 experts\n", "1 of 5 experts\n"}) {
+    EXPECT_NE(shown.find(line), std::string::npos) << line << shown;
+  }
+  EXPECT_NE(RunMoewe("mask list " + At("cut.cmf")).out.find(", 9 experts,"), std::string::npos);
+}
+
 TEST_F(MasksTest, AddedMasksRunAndGoAgain) {
   const std::string file = At("m.cmf");
   // A mask of the golden file, described anew, answers alike.
@@ -90,6 +151,30 @@ TEST_F(MasksTest, AddedMasksRunAndGoAgain) {
   EXPECT_EQ(golden::ReadBytes(file), golden::ReadBytes(At("o.cmf")));
   EXPECT_EQ(Logits(file, "--task ffn_only"),
             Logits(Golden("masks_llama_f32.cmf"), "--task ffn_only"));
+}
+
+// What is active without being asked for, and what nobody measured, is told in a line each.
+TEST_F(MasksTest, RunsSayWhichMaskIsActive) {
+  const auto told = [&](const std::string& flags) {
+    return RunShell("$MOEWE run --greedy -n 1 --ids 1,2 " + flags + " 2>&1 >/dev/null").out;
+  };
+  const std::string file = At("m.cmf");
+  const auto lines = [](const std::string& text) {
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  const std::string by_default = told(file);
+  EXPECT_NE(by_default.find("task 'general' is active, the file's default"), std::string::npos);
+  EXPECT_EQ(lines(by_default), 1);
+  const std::string unmeasured = told("--task heads " + file);
+  EXPECT_NE(unmeasured.find("warning: the quality of task mask 'heads' was not measured"),
+            std::string::npos);
+  EXPECT_EQ(lines(unmeasured), 1);
+  EXPECT_EQ(told("--task none " + file), "");
+  EXPECT_EQ(told("--quiet " + file), "");
+  const std::string unknown = told("--task nobody " + file);
+  for (const char* name : {"'general'", "'ffn_only'", "'heads'", "'gated'"}) {
+    EXPECT_NE(unknown.find(name), std::string::npos) << unknown;
+  }
 }
 
 TEST_F(MasksTest, ALinkToAFileStaysALink) {

@@ -127,6 +127,30 @@ TEST(PplVerb, IdsAndTextAgreeAndSpecialTokensAreParsed) {
   EXPECT_EQ(Ppl(kDemo + " --ids " + list.path()).json()["nll"], of_ids["nll"]);
 }
 
+// A window that the model has no positions for is as long as the model allows, and that is said.
+TEST(PplVerb, WindowsFitTheModel) {
+  const std::string model = golden::Path("hf/llama").string();
+  const Scratch list("list.json");
+  const auto positions =
+      golden::ReadJson(golden::Path("hf/llama/config.json"))["max_position_embeddings"]
+          .get<size_t>();
+  std::vector<int> ids;
+  for (size_t i = 0; i < positions + 5; ++i) ids.push_back(static_cast<int>(i % 50));
+  list.Write(nlohmann::json(ids).dump());
+  const std::string window = " --window " + std::to_string(positions + 1);
+  const Outcome done = RunShell("$MOEWE ppl --json --activations f32" + window + " " + model +
+                                " --ids " + list.path() + " 2>&1 >/dev/null");
+  EXPECT_EQ(done.code, 0);
+  EXPECT_NE(done.out.find("windows of " + std::to_string(positions) + " tokens"), std::string::npos)
+      << done.out;
+  const std::string arguments = model + " --ids " + list.path();
+  const nlohmann::json clamped = Ppl(arguments + window).json();
+  EXPECT_EQ(clamped["windows"], 2);
+  EXPECT_EQ(clamped["nll"],
+            Ppl(arguments + " --window " + std::to_string(positions)).json()["nll"]);
+  EXPECT_EQ(Ppl(arguments + " --ctx 8" + window).code, 2);
+}
+
 TEST(PplVerb, MistakesHaveTheirExitCodes) {
   const Scratch text("text.txt");
   const Scratch list("list.json");

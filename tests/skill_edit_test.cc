@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "golden.h"
 #include "program.h"
@@ -83,6 +84,29 @@ TEST_F(SkillEditProgram, ExportAndApply) {
   EXPECT_EQ(Code(other), "Parse");
   EXPECT_EQ(RunMoewe(apply + Golden("specialist.cmf") + skill + " --force").code, 0);
   EXPECT_EQ(RunMoewe(apply + base + " " + base + " " + At("out.cmf")).code, 3);  // no skill file
+}
+
+// A skill that a set of shards spreads is not taken out in place, and the way that the error names
+// takes it out.
+TEST_F(SkillEditProgram, ASkillInSeveralShards) {
+  const std::string whole = Golden("skills_2.cmf");
+  const Outcome made = RunMoewe("shard --json --max 150000 " + whole + " " + At("m.cmf"));
+  ASSERT_EQ(made.code, 0);
+  const auto files = made.json()["files"].get<std::vector<std::string>>();
+  ASSERT_GE(files.size(), 2u);
+  const std::vector<uint8_t> before = golden::ReadBytes(files[0]);
+  const Outcome refused = RunMoewe("skill remove --json " + files[1] + " prose");
+  EXPECT_EQ(Code(refused), "Unsupported");
+  for (const char* word : {"'prose'", "moewe compact", "moewe shard"}) {
+    EXPECT_NE(refused.out.find(word), std::string::npos) << word;
+  }
+  EXPECT_EQ(golden::ReadBytes(files[0]), before);
+  ASSERT_EQ(RunMoewe("compact " + files[0] + " " + At("one.cmf")).code, 0);
+  ASSERT_EQ(RunMoewe("skill remove " + At("one.cmf") + " prose").code, 0);
+  ASSERT_EQ(RunMoewe("shard --max 150000 " + At("one.cmf") + " " + At("n.cmf")).code, 0);
+  const Json diff = RunMoewe("diff --json " + At("one.cmf") + " " + whole).json();
+  ASSERT_EQ(diff["skills"].size(), 1u);
+  EXPECT_EQ(diff["skills"][0]["name"], "prose");
 }
 
 TEST_F(SkillEditProgram, TwoEditorsLoseNothing) {

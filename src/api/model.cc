@@ -126,14 +126,28 @@ struct Model::Impl {
         engine::SchedulerOptions{.context = open.context,
                                  .kv_blocks = open.BlocksFor(sequences),
                                  .kv_type = open.kv_type,
-                                 .chunk = open.chunk});
+                                 .chunk = open.chunk,
+                                 .scored_rows = ScoredRows()});
   }
 
-  // A model runs on ids without it: whoever needs it meets the error then.
+  // Rows of logits that scoring may ask of a step: one a sequence is planned for, more as far as
+  // the budget goes.
+  size_t ScoredRows() const {
+    constexpr uint64_t kMost = 32;
+    const uint64_t total = open.plan.total();
+    const uint64_t left = open.plan.budget > total ? open.plan.budget - total : 0;
+    const uint64_t row = uint64_t{open.model->config().vocab_size} * sizeof(float);
+    return static_cast<size_t>(std::min(kMost, 1 + left / row));
+  }
+
+  // A model runs on ids without a tokenizer that this program can make: whoever needs it meets the
+  // error then. What is no JSON at all is a broken file.
   void LoadTokenizer(const std::string& file) {
+    const Bytes json = open.checkpoint->tokenizer_json();
     try {
-      tokenizer = text::Tokenizer::FromJson(open.checkpoint->tokenizer_json(), file);
+      tokenizer = text::Tokenizer::FromJson(json, file);
     } catch (const Error& error) {
+      if (!Json::accept(json.begin(), json.end())) throw;
       tokenizer_error = error;
     }
   }

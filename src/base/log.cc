@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/shown.h"
+
 namespace moewe {
 namespace {
 
@@ -24,7 +26,7 @@ std::atomic<LogLevel>& Level() {
 
 void Write(LogLevel level, const char* prefix, const std::string& message) {
   if (!LogEnabled(level)) return;
-  const std::string line = prefix + message + "\n";
+  const std::string line = prefix + Shown(message) + "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

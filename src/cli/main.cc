@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/shown.h"
 #include "cli/help.h"
 #include "cli/standard_streams.h"
 #include "cli/suggest.h"
@@ -27,7 +28,7 @@ int Report(const Error& error, bool json) {
   if (json) {
     PrintJson({{"error", ErrorJson(error)}});
   }
-  std::fprintf(stderr, "moewe: %s\n", error.what());
+  std::fprintf(stderr, "moewe: %s\n", Shown(error.what()).c_str());
   return ExitCode(error.code());
 }
 

@@ -3,7 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <vector>
+
+#include "base/shown.h"
+#include "convert/expert_counts.h"
+#include "formats/cmf/expert_numbering.h"
 
 namespace moewe::cli {
 namespace {
@@ -32,6 +37,43 @@ std::vector<bool> GatesOfRows(const TaskMask& mask) {
   return gates;
 }
 
+struct LiveExperts {
+  uint64_t live = 0;
+  uint64_t all = 0;         // 0: the layer has none
+  bool before_cut = false;  // of those that the layer had before it was cut
+};
+
+// What a mask's expert fields say of the layers as they are, which a cut may have left fewer
+// experts than the fields have bits.
+class LayersWithExperts {
+ public:
+  LayersWithExperts(const formats::CmfFile& file, const TaskMask& mask)
+      : num_experts_(file.contents().header.num_experts),
+        mask_(mask),
+        numbers_present_(formats::cmf::NumbersPresentExperts(mask.meta)) {
+    if (!mask.expert_rows.empty()) present_ = convert::ExpertsByLayer(file);
+  }
+
+  LiveExperts Of(uint32_t layer) const {
+    const auto found = present_.find(layer);
+    if (found == present_.end()) return {};
+    LiveExperts result;
+    result.all = numbers_present_ ? std::min<uint64_t>(found->second, num_experts_) : num_experts_;
+    result.before_cut = result.all != found->second;
+    const Bytes row = mask_.expert_rows[layer];
+    for (uint64_t i = 0; i < result.all; ++i) {
+      result.live += formats::cmf::MaskBit(row, i) ? 1 : 0;
+    }
+    return result;
+  }
+
+ private:
+  uint64_t num_experts_;
+  const TaskMask& mask_;
+  bool numbers_present_;
+  std::map<uint32_t, uint32_t> present_;
+};
+
 }  // namespace
 
 Json MaskList(const formats::CmfFile& file, MaskRowsAs rows) {
@@ -52,7 +94,7 @@ Json MaskList(const formats::CmfFile& file, MaskRowsAs rows) {
   return list;
 }
 
-std::string MaskLine(const TaskMask& mask) {
+std::string MaskLine(const formats::CmfFile& file, const TaskMask& mask) {
   const auto live = [](const std::vector<Bytes>& rows) {
     uint64_t count = 0;
     for (const Bytes row : rows) count += LiveBits(row);
@@ -65,33 +107,44 @@ std::string MaskLine(const TaskMask& mask) {
     line += " · " + mask.meta["priority"].get<std::string>();
   }
   line += fmt::format(" · live: {} neurons, {} heads", live(mask.ffn_rows), live(mask.head_rows));
-  if (!mask.expert_rows.empty()) line += fmt::format(", {} experts", live(mask.expert_rows));
+  if (!mask.expert_rows.empty()) {
+    const LayersWithExperts experts(file, mask);
+    uint64_t count = 0;
+    for (uint32_t layer = 0; layer < mask.expert_rows.size(); ++layer) {
+      count += experts.Of(layer).live;
+    }
+    line += fmt::format(", {} experts", count);
+  }
   line += fmt::format(", {} of {} layers", layers, mask.layer_gates.size());
   const bool measured = mask.meta.contains("quality") && mask.meta["quality"].is_object();
   line += measured ? " · quality " + mask.meta["quality"].dump() : " · quality not measured";
-  return line;
+  if (mask.name == file.contents().masks.default_task) line += " · default";
+  return Shown(line);
 }
 
-void PrintMask(const Json& mask, const formats::cmf::Header& header) {
-  for (const auto& [key, value] : mask.items()) {
-    if (key.ends_with("_popcount") || key.ends_with("_hex") || key == "layer_gates") continue;
-    fmt::print("{}: {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+void PrintMask(const formats::CmfFile& file, const TaskMask& mask) {
+  for (const auto& [key, value] : mask.meta.items()) {
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    fmt::print("{}: {}\n", Shown(key), Shown(text));
   }
-  const size_t layers = mask["head_popcount"].size();
-  for (size_t row = 0; row < mask["ffn_popcount"].size(); ++row) {
+  const formats::cmf::Header& header = file.contents().header;
+  const LayersWithExperts experts(file, mask);
+  const size_t layers = mask.head_rows.size();
+  for (size_t row = 0; row < mask.ffn_rows.size(); ++row) {
     const size_t layer = row % layers;
-    std::string line = mask["ffn_popcount"].size() > layers
+    std::string line = mask.ffn_rows.size() > layers
                            ? fmt::format("layer {} pass {}: ", layer, row / layers)
                            : fmt::format("layer {}: ", layer);
-    if (mask["layer_gates"][layer] == false) {
+    if (!mask.layer_gates[layer]) {
       line += "off";
     } else {
-      line += fmt::format("{} of {} neurons, {} of {} heads", mask["ffn_popcount"][row].dump(),
-                          header.intermediate_size, mask["head_popcount"][layer].dump(),
+      line += fmt::format("{} of {} neurons, {} of {} heads", LiveBits(mask.ffn_rows[row]),
+                          header.intermediate_size, LiveBits(mask.head_rows[layer]),
                           header.num_attention_heads);
-      if (!mask["expert_popcount"].empty()) {
-        line += fmt::format(", {} of {} experts", mask["expert_popcount"][layer].dump(),
-                            header.num_experts);
+      const LiveExperts of_layer = experts.Of(static_cast<uint32_t>(layer));
+      if (!mask.expert_rows.empty() && of_layer.all != 0) {
+        line += fmt::format(", {} of {} experts{}", of_layer.live, of_layer.all,
+                            of_layer.before_cut ? " as they were before the file was cut" : "");
       }
     }
     fmt::print("{}\n", line);

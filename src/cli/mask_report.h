@@ -15,11 +15,11 @@ enum class MaskRowsAs { kCounts, kHex };
 // expert_popcount, layer_gates), and with kHex the rows themselves (ffn_masks_hex, ...).
 Json MaskList(const formats::CmfFile& file, MaskRowsAs rows);
 
-// "1 code · Normal · live: 194 neurons, 12 heads, 3 of 3 layers · quality not measured"
-std::string MaskLine(const formats::cmf::TaskMask& mask);
+// "1 code · Normal · live: 194 neurons, 12 heads, 3 of 3 layers · quality not measured · default"
+std::string MaskLine(const formats::CmfFile& file, const formats::cmf::TaskMask& mask);
 
-// A member of MaskList with hex rows, for a person.
-void PrintMask(const Json& mask, const formats::cmf::Header& header);
+// Its metadata and a line a layer, for a person.
+void PrintMask(const formats::CmfFile& file, const formats::cmf::TaskMask& mask);
 
 }  // namespace moewe::cli
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/shown.h"
 #include "base/size.h"
 #include "model/name_parts.h"
 #include "model/skilled_checkpoint.h"
@@ -133,7 +134,7 @@ std::string SkillLine(const Json& skill) {
   if (skill["base_dir_hash"].is_string()) {
     line += " · standalone, for the base " + skill["base_dir_hash"].get<std::string>();
   }
-  return line;
+  return Shown(line);
 }
 
 void PrintSkillTensors(const Json& tensors) {
@@ -164,7 +165,8 @@ void PrintSkillTensors(const Json& tensors) {
     if (group.backbone_bytes != 0) {
       fmt::print(" for {} of the backbone", FormatSize(group.backbone_bytes));
     }
-    fmt::print(" · {} · {}\n", fmt::join(group.dtypes, ", "), fmt::join(group.roles, ", "));
+    fmt::print(" · {} · {}\n", fmt::join(group.dtypes, ", "),
+               Shown(fmt::format("{}", fmt::join(group.roles, ", "))));
   }
 }
 

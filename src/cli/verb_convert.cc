@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/shown.h"
 #include "base/size.h"
 #include "cli/interrupt.h"
 #include "cli/number_flags.h"
@@ -156,7 +157,7 @@ int DryRun(const formats::Checkpoint& source, const convert::ConvertOptions& opt
       if (tensor.nbytes) list.back()["nbytes"] = *tensor.nbytes;
     } else {
       fmt::print("{:7} -> {:7} [{}]  {}\n", DTypeName(tensor.source.dtype), DTypeName(tensor.dtype),
-                 fmt::join(tensor.shape, ", "), tensor.name);
+                 fmt::join(tensor.shape, ", "), Shown(tensor.name));
     }
   }
   std::fflush(stdout);
@@ -191,6 +192,16 @@ class Watcher {
   }
   void Finish() { bar_.reset(); }
 
+  // Convert- or SmoeOptions tell their user through this, which must outlive the conversion.
+  template <typename Options>
+  void Attach(Options* options) {
+    options->progress = std::ref(*this);
+    options->warning = [](const std::string& line) { LogWarning(line); };
+    options->note = [quiet = quiet_](const std::string& line) {
+      if (!quiet) LogInfo(line);
+    };
+  }
+
  private:
   const Flags& flags_;
   bool quiet_;
@@ -219,16 +230,12 @@ int ConvertToVault(const Flags& flags, const Globals& globals) {
   options.bits = flags.bits == 0 ? 4 : flags.bits;
   options.plain_scout = flags.plain_scout;
   options.resume = flags.resume;
-  options.warning = [](const std::string& line) { LogWarning(line); };
-  options.note = [&](const std::string& line) {
-    if (!globals.quiet) LogInfo(line);
-  };
   Watcher watcher(flags, globals);
-  options.progress = std::ref(watcher);
+  watcher.Attach(&options);
   ThreadPool pool(flags.threads);
   const convert::SmoeResult result = convert::ConvertToSmoe(*source, flags.dst, options, pool);
   watcher.Finish();
-  const uint64_t bytes = std::filesystem::file_size(result.files.front());
+  const uint64_t bytes = FileSize(result.files.front());
   const double bits = BitsPerWeight(result.bytes, result.elements);
   if (!globals.quiet) {
     LogInfo(fmt::format("wrote {} and {}: {} experts, {}, {:.2f} bits a weight of an expert",
@@ -262,12 +269,8 @@ int Convert(const Flags& flags, const Globals& globals) {
   }
   if (flags.dry_run) return DryRun(*source, options, flags.threads, globals);
 
-  options.warning = [](const std::string& line) { LogWarning(line); };
-  options.note = [&](const std::string& line) {
-    if (!globals.quiet) LogInfo(line);
-  };
   Watcher watcher(flags, globals);
-  options.progress = std::ref(watcher);
+  watcher.Attach(&options);
   ThreadPool pool(flags.threads);
   const convert::ConvertResult result = convert::ConvertToCmf(*source, flags.dst, options, pool);
   watcher.Finish();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/shown.h"
 #include "cli/verbs.h"
 #include "convert/diff.h"
 #include "formats/checkpoint.h"
@@ -22,7 +23,7 @@ constexpr size_t kLongestValue = 60;
 std::string Value(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (text.size() > kLongestValue) text = text.substr(0, kLongestValue) + "...";
-  return text;
+  return Shown(text);
 }
 
 std::string Tensor(const Json& tensor) {
@@ -32,14 +33,15 @@ std::string Tensor(const Json& tensor) {
 // "+ new", "- gone", "~ changed".
 void PrintList(const std::vector<Difference>& differences, std::string (*describe)(const Json&)) {
   for (const Difference& difference : differences) {
+    const std::string name = Shown(difference.name);
     if (difference.a.is_null()) {
-      fmt::print("+ {}  {}\n", difference.name, describe(difference.b));
+      fmt::print("+ {}  {}\n", name, describe(difference.b));
     } else if (difference.b.is_null()) {
-      fmt::print("- {}  {}\n", difference.name, describe(difference.a));
+      fmt::print("- {}  {}\n", name, describe(difference.a));
     } else {
       const std::string a = describe(difference.a);
       const std::string b = describe(difference.b);
-      fmt::print("~ {}  {}\n", difference.name,
+      fmt::print("~ {}  {}\n", name,
                  a == b ? a + ", other content" : fmt::format("{} -> {}", a, b));
     }
   }

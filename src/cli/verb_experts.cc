@@ -2,14 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "base/json.h"
@@ -46,18 +44,9 @@ struct Flags {
   std::string shard_max;
 };
 
-uint64_t SizeOf(const std::string& path) {
-  std::error_code ignored;  // whoever reads it reports
-  const uintmax_t size = std::filesystem::file_size(path, ignored);
-  return ignored ? 0 : size;
-}
-
-std::unique_ptr<formats::CmfFile> OpenCmf(const std::string& path) {
-  if (IsFolder(path)) {
-    throw Error(ErrorCode::kUsage, "only .cmf files can be masked and cut: convert first",
-                {path, ""});
-  }
-  return formats::CmfFile::Open(path);
+// For progress: a pipe has none.
+uint64_t TextSize(const std::string& path) {
+  return path != "-" && IsRegularFile(path) ? FileSize(path) : 0;
 }
 
 int Stats(Flags flags, const Globals& globals) {
@@ -81,7 +70,7 @@ int Stats(Flags flags, const Globals& globals) {
   const size_t window = std::min<size_t>(flags.window, open.context);
   const std::atomic<bool>& interrupted = CatchInterrupts();
   uint64_t all_bytes = 0;
-  for (const std::string& path : flags.texts) all_bytes += SizeOf(path);
+  for (const std::string& path : flags.texts) all_bytes += TextSize(path);
   Progress progress("experts stats", all_bytes, globals.quiet ? nullptr : stderr);
   std::optional<experts::TraceWriter> trace;
   convert::RoutingListener on_routing;
@@ -175,8 +164,8 @@ int Defrag(const Flags& flags, const Globals& globals) {
   bar.reset();
   uint64_t before = 0;
   uint64_t after = 0;
-  for (const std::string& file : source->files()) before += SizeOf(file);
-  for (const std::string& file : result.files) after += SizeOf(file);
+  for (const std::string& file : source->files()) before += FileSize(file);
+  for (const std::string& file : result.files) after += FileSize(file);
   Json kept = Json::object();
   for (const auto& [layer, experts] : options.expert_cut->kept) {
     kept[std::to_string(layer)] = experts->size();

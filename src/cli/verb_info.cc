@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/hash64.h"
+#include "base/shown.h"
 #include "cli/mask_report.h"
 #include "cli/verbs.h"
 #include "formats/checkpoint.h"
@@ -228,12 +229,12 @@ void PrintTensors(const Checkpoint& checkpoint) {
   for (const TensorView& tensor : checkpoint.tensors()) {
     fmt::print("{:<9} {:<20} {:>12} {:>14}  {}  {}\n", DTypeName(tensor.dtype),
                fmt::format("[{}]", fmt::join(tensor.shape, ", ")), tensor.bytes.size(),
-               tensor.file_offset, HashToHex(tensor.hash), tensor.name);
+               tensor.file_offset, HashToHex(tensor.hash), Shown(tensor.name));
   }
   for (const formats::OpaqueTensor& tensor : checkpoint.opaque_tensors()) {
     fmt::print("{:<9} {:<20} {:>12} {:>14}  {:<16}  {}\n", tensor.dtype,
                fmt::format("[{}]", fmt::join(tensor.shape, ", ")), tensor.nbytes, "-", "-",
-               tensor.name);
+               Shown(tensor.name));
   }
 }
 
@@ -242,8 +243,8 @@ void PrintArch(const Json& arch) {
   std::string line;
   for (const auto& [key, value] : arch.items()) {
     if (value.is_null() || value.is_structured()) continue;
-    const std::string item =
-        fmt::format("{} {}", key, value.is_string() ? value.get<std::string>() : value.dump());
+    const std::string item = Shown(
+        fmt::format("{} {}", key, value.is_string() ? value.get<std::string>() : value.dump()));
     if (line.size() + item.size() > 90) {
       fmt::print("  {}\n", line);
       line.clear();
@@ -252,7 +253,41 @@ void PrintArch(const Json& arch) {
   }
   if (!line.empty()) fmt::print("  {}\n", line);
   if (arch.contains("moe") && arch.at("moe").is_object())
-    fmt::print("  moe {}\n", arch.at("moe").dump());
+    fmt::print("  moe {}\n", Shown(arch.at("moe").dump()));
+}
+
+// "3", "2 to 5": what is left in each layer.
+std::string Range(const Json& counts) {
+  uint64_t least = UINT64_MAX;
+  uint64_t most = 0;
+  for (const Json& count : counts) {
+    if (!count.is_number_unsigned()) continue;
+    least = std::min(least, count.get<uint64_t>());
+    most = std::max(most, count.get<uint64_t>());
+  }
+  return least >= most ? fmt::format("{}", most) : fmt::format("{} to {}", least, most);
+}
+
+// What a cut left out, as its provenance tells.
+void PrintCuts(const Json& provenance) {
+  constexpr struct {
+    const char* block;
+    const char* what;
+    const char* before;
+  } kCuts[] = {{"defrag", "neurons", "pre_intermediate"},
+               {"moe_defrag", "experts", "num_experts_pre"}};
+  if (!provenance.is_object()) return;
+  for (const auto& cut : kCuts) {
+    const auto block = provenance.find(cut.block);
+    if (block == provenance.end() || !block->is_object() || !block->contains("kept_per_layer") ||
+        !block->contains(cut.before)) {
+      continue;
+    }
+    const Json& kept = block->at("kept_per_layer");
+    if (!kept.is_array() || kept.empty()) continue;
+    fmt::print("cut: {} of {} {} left in {}\n", Range(kept), Shown(block->at(cut.before).dump()),
+               cut.what, kept.size() == 1 ? "1 layer" : fmt::format("{} layers", kept.size()));
+  }
 }
 
 void PrintSummary(const Checkpoint& checkpoint) {
@@ -273,27 +308,29 @@ void PrintSummary(const Checkpoint& checkpoint) {
   const bool has_template = chat.is_object() && chat.contains("chat_template");
   fmt::print("chat template: {}", has_template ? "yes" : "none");
   if (chat.is_object() && chat.contains("eos_token_ids")) {
-    fmt::print(" · stops at {}", chat.at("eos_token_ids").dump());
+    fmt::print(" · stops at {}", Shown(chat.at("eos_token_ids").dump()));
   }
   fmt::print("\n");
   if (const SmoeVault* vault = AsVault(checkpoint)) {
     const formats::smoe::Header& header = vault->tables().header;
     fmt::print("vault: version {} · {} bits · {} experts in {} layers · Scout {}\n", header.version,
                header.bits, header.total_experts, header.num_moe_layers, checkpoint.files()[1]);
-    for (const std::string& warning : vault->Warnings()) fmt::print("warning: {}\n", warning);
+    for (const std::string& warning : vault->Warnings()) {
+      fmt::print("warning: {}\n", Shown(warning));
+    }
   }
   if (!info.contains("features")) return;
   fmt::print("features: {}\n", info["features"].dump());
+  PrintCuts(info["provenance"]);
   const CmfFile* cmf = AsCmf(checkpoint);
   for (const formats::cmf::TaskMask& mask : cmf->contents().masks.masks) {
-    fmt::print("mask {}{}\n", MaskLine(mask),
-               mask.name == cmf->contents().masks.default_task ? " · default" : "");
+    fmt::print("mask {}\n", MaskLine(*cmf, mask));
   }
   if (const size_t entries = cmf->contents().sparse_index.size(); entries != 0) {
     fmt::print("sparse index: {} entries\n", entries);
   }
   for (const Json& skill : info["skills"]) {
-    fmt::print("skill {}{}\n", skill["id"].get<std::string>(),
+    fmt::print("skill {}{}\n", Shown(skill["id"].get<std::string>()),
                info["standalone_skill"] == true ? " (standalone: needs its base)" : "");
   }
   if (info["shard"].is_object()) {

@@ -34,13 +34,8 @@ struct Flags {
   CLI::Option* name_option = nullptr;
 };
 
-std::unique_ptr<CmfFile> Open(const std::string& path) {
-  CheckIsFile(path);
-  return CmfFile::Open(path);
-}
-
 int List(const Flags& flags, const Globals& globals) {
-  const std::unique_ptr<CmfFile> file = Open(flags.file);
+  const std::unique_ptr<CmfFile> file = OpenCmf(flags.file);
   const formats::cmf::MaskCatalog& catalog = file->contents().masks;
   if (globals.json) {
     PrintJson(
@@ -49,29 +44,27 @@ int List(const Flags& flags, const Globals& globals) {
   }
   if (catalog.masks.empty()) fmt::print("no masks\n");
   for (const TaskMask& mask : catalog.masks) {
-    fmt::print("{}{}\n", MaskLine(mask), mask.name == catalog.default_task ? " · default" : "");
+    fmt::print("{}\n", MaskLine(*file, mask));
   }
   return 0;
 }
 
 int Show(const Flags& flags, const Globals& globals) {
-  const std::unique_ptr<CmfFile> file = Open(flags.file);
-  const Json list = MaskList(*file, MaskRowsAs::kHex);
-  std::string names;
-  for (const Json& mask : list) {
-    names += (names.empty() ? "'" : ", '") + mask["name"].get<std::string>() + "'";
-    if (mask["name"] != flags.name) continue;
+  const std::unique_ptr<CmfFile> file = OpenCmf(flags.file);
+  const formats::cmf::MaskCatalog& catalog = file->contents().masks;
+  for (size_t i = 0; i < catalog.masks.size(); ++i) {
+    if (catalog.masks[i].name != flags.name) continue;
     if (globals.json) {
-      PrintJson(mask);
+      PrintJson(MaskList(*file, MaskRowsAs::kHex)[i]);
     } else {
-      PrintMask(mask, file->contents().header);
+      PrintMask(*file, catalog.masks[i]);
     }
     return 0;
   }
-  throw Error(ErrorCode::kUnknownName,
-              fmt::format("there is no mask '{}': the file has {}", flags.name,
-                          names.empty() ? "none" : names),
-              {flags.file, "masks"});
+  throw Error(
+      ErrorCode::kUnknownName,
+      fmt::format("there is no mask '{}': {}", flags.name, formats::cmf::MaskNames(catalog)),
+      {flags.file, "masks"});
 }
 
 std::string Target(const CmfFile& file, const Flags& flags) {

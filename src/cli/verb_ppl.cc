@@ -1,4 +1,5 @@
 // moewe ppl: how well the model predicts a text.
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 
 #include "base/bytes_of.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "cli/interrupt.h"
 #include "cli/model_tokenizer.h"
 #include "cli/number_flags.h"
@@ -19,6 +21,8 @@
 #include "cli/text_input.h"
 #include "cli/verbs.h"
 #include "engine/score.h"
+#include "formats/checkpoint.h"
+#include "model/config.h"
 #include "moewe/error.h"
 
 namespace moewe::cli {
@@ -65,20 +69,33 @@ std::vector<model::TokenId> Tokens(const Flags& flags) {
   return LoadTokenizer(flags.model)->Encode(ReadUtf8File(flags.file));
 }
 
+// The window that was asked for, or as much of it as the model has positions.
+uint32_t WindowOf(const Flags& flags, const Globals& globals) {
+  const auto checkpoint = formats::OpenCheckpoint(flags.model, flags.run.scout);
+  const uint32_t positions = model::ReadConfig(*checkpoint).max_position_embeddings;
+  if (flags.score.window <= positions || positions < 2) return flags.score.window;
+  if (!globals.quiet) {
+    LogInfo(fmt::format("windows of {} tokens, not {}: the model has no more positions", positions,
+                        flags.score.window));
+  }
+  return positions;
+}
+
 int Run(const Flags& flags, const Globals& globals) {
   RefuseAutoSkill(flags.run, "ppl");
   const std::vector<model::TokenId> ids = Tokens(flags);
   RunFlags run = flags.run;
+  engine::ScoreOptions options = flags.score;
+  options.window = WindowOf(flags, globals);
   // The context that a window needs, unless asked otherwise.
   const auto longest =
-      static_cast<uint32_t>(std::clamp<size_t>(ids.size(), 1, std::max(1u, flags.score.window)));
+      static_cast<uint32_t>(std::clamp<size_t>(ids.size(), 1, std::max(1u, options.window)));
   if (run.ctx == 0) run.ctx = longest;
   if (run.ctx < longest) {
     throw Error(ErrorCode::kUsage, "a window of " + std::to_string(longest) +
                                        " tokens does not fit --ctx " + std::to_string(run.ctx));
   }
   const OpenModel open = OpenForRun(flags.model, run, LogitsOfStep::kEvery);
-  engine::ScoreOptions options = flags.score;
   options.chunk = open.chunk;
   options.cancel = &CatchInterrupts();
   model::KvPool pool(open.model->config(), open.kv_type, open.BlocksFor(1));

@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/json.h"
+#include "base/shown.h"
+#include "cli/change_file.h"
 #include "cli/number_flags.h"
 #include "cli/prompt_flags.h"
 #include "cli/run_flags.h"
@@ -31,13 +32,6 @@ struct RouteFlags {
   PromptFlags prompt;
   std::string model;
 };
-
-std::unique_ptr<CmfFile> OpenCmf(const std::string& path) {
-  if (std::filesystem::is_directory(path)) {
-    throw Error(ErrorCode::kUnsupported, "only .cmf files have skills", {path, ""});
-  }
-  return CmfFile::Open(path);
-}
 
 int List(const std::string& path, const Globals& globals) {
   const std::unique_ptr<CmfFile> file = OpenCmf(path);
@@ -89,9 +83,9 @@ int Route(const RouteFlags& flags, const Globals& globals) {
     PrintJson(ChoiceJson(energies, flags.run.skill_blend));
     return 0;
   }
-  fmt::print("{}\n", model::SkillChoiceText(Choose(energies, flags.run.skill_blend)));
+  fmt::print("{}\n", Shown(model::SkillChoiceText(Choose(energies, flags.run.skill_blend))));
   for (const SkillEnergy& skill : energies) {
-    fmt::print("  {:<16} E {:.6f}  (layer {})\n", skill.id, skill.energy, skill.phi_layer);
+    fmt::print("  {:<16} E {:.6f}  (layer {})\n", Shown(skill.id), skill.energy, skill.phi_layer);
   }
   return 0;
 }
@@ -99,8 +93,8 @@ int Route(const RouteFlags& flags, const Globals& globals) {
 void PrintExplanation(const CmfFile& file, const Json& skill, const std::vector<SkillEnergy>& all,
                       const model::SkillChoice& chosen) {
   const std::string id = skill["id"].get<std::string>();
-  fmt::print("{}{}\n", id,
-             skill["name"].is_string() ? " · " + skill["name"].get<std::string>() : "");
+  fmt::print("{}{}\n", Shown(id),
+             skill["name"].is_string() ? " · " + Shown(skill["name"].get<std::string>()) : "");
   const auto energy = std::find_if(all.begin(), all.end(),
                                    [&](const SkillEnergy& other) { return other.id == id; });
   const Json& selection = skill["selection"];
@@ -120,8 +114,9 @@ void PrintExplanation(const CmfFile& file, const Json& skill, const std::vector<
   }
   const Json& task =
       skill["input_mask_task"].is_string() ? skill["input_mask_task"] : skill["task"];
-  fmt::print("  mask      {}\n", task.is_string() ? task.get<std::string>() : "none of its own");
-  fmt::print("  quality   {}\n", QualityText(skill["quality"]));
+  fmt::print("  mask      {}\n",
+             task.is_string() ? Shown(task.get<std::string>()) : "none of its own");
+  fmt::print("  quality   {}\n", Shown(QualityText(skill["quality"])));
   const SkillRecord* record = formats::cmf::FindSkill(file.contents().header.skills, id);
   PrintSkillTensors(SkillTensorList(file, *record));
 }

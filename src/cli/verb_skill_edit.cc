@@ -185,10 +185,8 @@ void Report(const Globals& globals, const std::string& dst, const convert::Skill
 }
 
 int Export(const Flags& flags, const Globals& globals) {
-  CheckIsFile(flags.specialist);
-  CheckIsFile(flags.base);
-  const auto specialist = CmfFile::Open(flags.specialist);
-  const auto base = CmfFile::Open(flags.base);
+  const auto specialist = OpenCmf(flags.specialist);
+  const auto base = OpenCmf(flags.base);
   convert::SkillExportOptions options;
   options.id = flags.id.empty() ? IdFromPath(flags.dst) : flags.id;
   options.name = flags.name;
@@ -199,10 +197,8 @@ int Export(const Flags& flags, const Globals& globals) {
 }
 
 int Apply(const Flags& flags, const Globals& globals) {
-  CheckIsFile(flags.base);
-  CheckIsFile(flags.skill);
-  const auto base = CmfFile::Open(flags.base);
-  const auto skill = CmfFile::Open(flags.skill);
+  const auto base = OpenCmf(flags.base);
+  const auto skill = OpenCmf(flags.skill);
   Report(globals, flags.dst,
          convert::ApplySkill(*base, *skill, flags.dst, flags.force,
                              [](const std::string& line) { LogWarning(line); }),

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/progress.h"
+#include "base/shown.h"
 #include "cli/number_flags.h"
 #include "cli/verbs.h"
 #include "formats/verify.h"
@@ -52,11 +53,13 @@ int Run(const Flags& flags, const Globals& globals) {
   } else {
     for (const formats::VerifyProblem& problem : report.problems) {
       std::printf("%s: %s (%s)\n", std::string(ErrorCodeName(problem.code)).c_str(),
-                  problem.message.c_str(), problem.where.ToString().c_str());
+                  Shown(problem.message).c_str(), Shown(problem.where.ToString()).c_str());
     }
-    for (const std::string& item : report.warnings) std::printf("warning: %s\n", item.c_str());
+    for (const std::string& item : report.warnings) {
+      std::printf("warning: %s\n", Shown(item).c_str());
+    }
     for (const std::string& item : report.unprotected) {
-      std::printf("not protected: %s\n", item.c_str());
+      std::printf("not protected: %s\n", Shown(item).c_str());
     }
     if (report.shard) {
       std::printf("shard %u of %u, checked alone; its siblings were not checked\n",

@@ -21,6 +21,7 @@
 #include "golden.h"
 #include "moewe/error.h"
 #include "paths.h"
+#include "thrown.h"
 
 namespace moewe::convert {
 namespace {
@@ -48,16 +49,6 @@ class ConvertTest : public testing::Test {
   std::string dst_ = (folder_ / "out.cmf").string();
   ThreadPool pool_{2};
 };
-
-// The code of the Error that `action` throws, or nothing.
-std::optional<ErrorCode> Thrown(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return std::nullopt;
-}
 
 std::map<std::string, std::pair<DType, uint64_t>> Hashes(const std::string& path) {
   std::map<std::string, std::pair<DType, uint64_t>> hashes;

@@ -21,6 +21,7 @@
 #include "golden.h"
 #include "model/model.h"
 #include "moewe/error.h"
+#include "thrown.h"
 
 namespace moewe::convert {
 namespace {
@@ -30,16 +31,6 @@ using formats::CmfFile;
 using formats::TensorView;
 
 std::string File(const std::string& name) { return golden::Path("cmf/files/" + name).string(); }
-
-template <typename Action>
-std::optional<ErrorCode> Thrown(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return std::nullopt;
-}
 
 // A bool or f32 array as NumPy writes it.
 std::string Npy(const char* type, const std::vector<size_t>& shape, const std::string& data) {

@@ -15,6 +15,7 @@
 #include "golden.h"
 #include "model/model.h"
 #include "moewe/error.h"
+#include "thrown.h"
 
 namespace moewe::convert {
 namespace {
@@ -24,17 +25,6 @@ using formats::CmfFile;
 
 std::string File(const std::string& name) {
   return golden::Path("cmf/files/" + name + ".cmf").string();
-}
-
-template <typename Action>
-std::optional<ErrorCode> Thrown(const Action& action, std::string* message = nullptr) {
-  try {
-    action();
-  } catch (const Error& error) {
-    if (message != nullptr) *message = error.what();
-    return error.code();
-  }
-  return std::nullopt;
 }
 
 class MaskEdit : public testing::Test {

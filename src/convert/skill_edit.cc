@@ -296,8 +296,11 @@ uint64_t RemoveSkill(CmfAppender* appender, const std::string& id) {
     if (!owner || owner->skill != record) continue;
     if (tensor.file_index != 0) {
       throw Error(ErrorCode::kUnsupported,
-                  "the skill's tensors are spread over shards; make one file of the set first "
-                  "(moewe compact)",
+                  fmt::format("shards other than the first hold tensors of skill '{}', and only "
+                              "the first one is changed in place: make one file of the set (moewe "
+                              "compact SET ONE.cmf), remove the skill there and divide it again "
+                              "(moewe shard)",
+                              id),
                   {file.files()[tensor.file_index], fmt::format("tensor '{}'", tensor.name)});
     }
     appender->Remove(tensor.name);

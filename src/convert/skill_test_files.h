@@ -4,28 +4,16 @@
 
 #include <cmath>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "formats/cmf/cmf_file.h"
 #include "formats/cmf/writer.h"
 #include "golden.h"
-#include "moewe/error.h"
 #include "quant/codec.h"
+#include "thrown.h"
 
 namespace moewe::convert {
-
-// The code of what `action` throws.
-template <typename Action>
-std::optional<ErrorCode> Thrown(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return std::nullopt;
-}
 
 inline std::string GoldenFile(const std::string& name) {
   return golden::Path("cmf/files/" + name + ".cmf").string();

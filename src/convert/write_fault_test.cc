@@ -87,6 +87,13 @@ const Command kCommands[] = {
      [](const fs::path& folder) {
        ConvertTo(GoldenFile("mtp_tiny"), folder / "out.cmf", DType::kQ8Row);
      }},
+    // With masks, a sparse index and a tokenizer, over an older file.
+    {"requant",
+     {"out.cmf"},
+     [](const fs::path& folder) { PutGolden("mtp_tiny", folder / "out.cmf"); },
+     [](const fs::path& folder) {
+       ConvertTo(GoldenFile("masks_qwen3_q8row"), folder / "out.cmf", DType::kQ4tp);
+     }},
     {"compact",
      {"out.cmf"},
      [](const fs::path&) {},

@@ -18,8 +18,6 @@ using Clock = std::chrono::steady_clock;
 using Wanted = model::SequenceChunk::Logits;
 
 constexpr size_t kMaxKeptSequences = 256;
-// Rows of logits that one step computes for a request that is scored: each is a vocabulary wide.
-constexpr size_t kMaxScoredRows = 32;
 
 double Seconds(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -213,13 +211,17 @@ void Scheduler::Start(Task& task) {
 void Scheduler::Plan() {
   plan_.clear();
   size_t prompt_tokens = std::max(1u, options_.chunk);
+  size_t scored_rows = options_.scored_rows;
   // Making room may end the task itself, or send those behind it back to the queue.
   for (size_t i = 0; i < running_.size();) {
     Task& task = *running_[i];
     std::span<const TokenId> tokens = task.pending();
     if (tokens.size() > 1) {
       tokens = tokens.first(std::min(tokens.size(), prompt_tokens));
-      if (task.wants_every_row()) tokens = tokens.first(std::min(tokens.size(), kMaxScoredRows));
+      if (task.wants_every_row()) {
+        tokens = tokens.first(std::min(tokens.size(), std::max<size_t>(1, scored_rows)));
+        scored_rows -= std::min(scored_rows, tokens.size());
+      }
       prompt_tokens -= tokens.size();
     }
     if (!tokens.empty()) {

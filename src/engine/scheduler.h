@@ -33,6 +33,9 @@ struct SchedulerOptions {
   uint32_t chunk = 256;       // prompt tokens a step
   uint32_t max_running = 64;  // requests in one batch
   bool reuse_prefixes = true;
+  // Rows of logits, each a vocabulary wide, that a step gives for requests that want those of every
+  // token. Every one of them gets at least one.
+  size_t scored_rows = 32;
 };
 
 // Not thread-safe: Validate may be called from any thread, everything else by one at a time.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include <limits>
 #include <memory>
 #include <string>
@@ -321,6 +323,30 @@ TEST(Scheduler, ScoringGivesEveryPositionOnceInAnyCircumstances) {
   EXPECT_EQ(all[0].size(), prompt.size() * vocab);
   EXPECT_EQ(all[0], all[1]);
   EXPECT_EQ(all[0], all[2]);
+
+  // Never more rows a step than there is room for, requests together; each gets on.
+  for (const size_t most : {size_t{3}, size_t{0}}) {
+    SchedulerOptions options = Options(256);
+    options.scored_rows = most;
+    Scheduler scheduler(test.model.get(), nullptr, options);
+    size_t in_step = 0;
+    std::array<std::vector<float>, 2> logits;
+    for (std::vector<float>& of_one : logits) {
+      Request request;
+      request.prompt = prompt;
+      request.on_logits = [&](size_t, std::span<const float> rows) {
+        in_step += rows.size() / vocab;
+        of_one.insert(of_one.end(), rows.begin(), rows.end());
+      };
+      scheduler.Add(request, [](Result) {});
+    }
+    while (scheduler.Step()) {
+      EXPECT_LE(in_step, most + 2);
+      in_step = 0;
+    }
+    EXPECT_EQ(logits[0], all[0]);
+    EXPECT_EQ(logits[1], all[0]);
+  }
 
   // The last row alone is the same row, also behind a beginning that is there already.
   Scheduler scheduler(test.model.get(), nullptr, Options(7));

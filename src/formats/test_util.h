@@ -16,6 +16,7 @@
 
 #include "base/byte_reader.h"
 #include "moewe/error.h"
+#include "thrown.h"
 
 namespace moewe::formats {
 
@@ -44,16 +45,6 @@ class ScratchTest : public testing::Test {
 inline std::string Safetensors(const std::string& header, const std::string& data) {
   const uint64_t length = header.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + header + data;
-}
-
-// The code of the Error that `action` throws, or nothing.
-inline std::optional<ErrorCode> Thrown(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return std::nullopt;
 }
 
 }  // namespace moewe::formats

@@ -14,6 +14,7 @@
 #include "formats/checkpoint.h"
 #include "formats/cmf/cmf_file.h"
 #include "formats/cmf/replacement.h"
+#include "formats/cmf/routers.h"
 #include "formats/signature.h"
 #include "formats/smoe/smoe_vault.h"
 #include "platform/mapped_file.h"
@@ -139,7 +140,15 @@ class CmfVerifier {
         cmf::CheckSparseIndex(index, masks, header_, {path_, "index", envelope_.index.offset});
       }
     });
-    if (has_header && has_directory && !header_.shard) CheckSkills();
+    // Of a shard alone, and of a skill without its base, the rest is elsewhere.
+    if (has_header && has_directory && !header_.shard) {
+      CheckSkills();
+      if (!header_.standalone_skill) {
+        cmf::CheckRouters(directory_, path_, [&](const Error& error) {
+          report_->problems.push_back({error.code(), error.where(), error.message()});
+        });
+      }
+    }
     if (has_directory) CheckTensors(progress);
     ListGaps();
     file_.Check();
@@ -185,7 +194,6 @@ class CmfVerifier {
     }
   }
 
-  // Of a shard alone the backbone may be elsewhere.
   void CheckSkills() {
     if (header_.skills.empty()) return;
     std::unordered_map<std::string_view, const cmf::DirectoryRecord*> backbone;

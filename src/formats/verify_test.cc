@@ -2,7 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "formats/cmf/cmf_file.h"
 #include "formats/cmf/directory.h"
+#include "formats/cmf/writer.h"
 #include "formats/test_util.h"
 #include "golden.h"
 #include "paths.h"
@@ -110,6 +116,52 @@ TEST_F(VerifyFolderTest, EveryFaultyRecordIsNamed) {
   EXPECT_EQ(fields, (std::vector<std::string>{"directory", "directory[1].dtype",
                                               "directory[3].ndim", "directory[4].off",
                                               "directory[6].nbytes", "directory[8].name"}));
+}
+
+// Each dtype with a byte less than its matrix takes: where the size says so the file does not open,
+// where only the content does `verify` says it.
+TEST_F(VerifyFolderTest, EveryDtypeOneByteShort) {
+  const std::vector<uint8_t> good =
+      golden::ReadBytes(golden::Path("cmf/files/mixed_all_dtypes.cmf"));
+  const cmf::Envelope envelope = cmf::ParseEnvelope(good, "");
+  const auto records = cmf::ParseDirectory(good, envelope, "");
+  std::set<DType> seen;
+  for (size_t i = 0; i < records.size(); ++i) {
+    if (!seen.insert(records[i].dtype).second) continue;
+    std::vector<uint8_t> bytes = good;
+    std::fill_n(bytes.begin() + 0x78, 8, uint8_t{0});  // the directory's hash
+    const uint64_t shorter = records[i].nbytes - 1;
+    std::memcpy(bytes.data() + envelope.directory.offset + cmf::kDirectoryHeaderSize +
+                    i * cmf::kRecordSize + 40,
+                &shorter, sizeof(shorter));
+    const VerifyReport report =
+        Check(Put("short.cmf", {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+    ASSERT_FALSE(report.ok()) << DTypeName(records[i].dtype);
+    EXPECT_EQ(report.problems[0].code, ErrorCode::kBounds) << DTypeName(records[i].dtype);
+  }
+  EXPECT_EQ(seen.size(), 13u);
+}
+
+// A mixture whose routers have other rows than the layers have experts is no model.
+TEST_F(VerifyFolderTest, RoutersAreCheckedAgainstTheExperts) {
+  const auto whole = CmfFile::Open(golden::Path("cmf/files/moe_qwen2_q8.cmf").string());
+  for (const std::string missing : {"mlp.experts.7.", "mlp.experts.3."}) {
+    CmfPlan plan;
+    plan.header = whole->config();
+    std::vector<Bytes> bytes;
+    for (const TensorView& tensor : whole->tensors()) {
+      if (tensor.name.find(missing) != std::string::npos) continue;
+      plan.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.bytes.size()});
+      bytes.push_back(tensor.bytes);
+    }
+    const auto writer = CmfWriter::Create(std::move(plan), At("gap.cmf"));
+    for (size_t i = 0; i < bytes.size(); ++i) writer->Write(i, bytes[i]);
+    writer->Finish();
+    const VerifyReport report = Check(At("gap.cmf"));
+    ASSERT_EQ(report.problems.size(), 1u) << missing;
+    EXPECT_EQ(report.problems[0].code, ErrorCode::kParse);
+    EXPECT_EQ(report.problems[0].where.field, "tensor 'model.layers.1.mlp.gate.weight'");
+  }
 }
 
 }  // namespace

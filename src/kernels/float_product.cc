@@ -181,7 +181,6 @@ void DecodeRowsImpl(const Matrix& w, uint32_t row_begin, uint32_t row_end, float
 
 // ---- products ----
 
-constexpr size_t kTileRows = 4;
 constexpr size_t kTileTokens = 3;  // 12 accumulators, 3 activations, 1 weight: AVX2's 16 registers
 
 template <class Stored, size_t T>
@@ -245,7 +244,7 @@ namespace moewe::kernels {
 HWY_EXPORT(DecodeRowsImpl);
 HWY_EXPORT(FloatProductImpl);
 
-size_t FloatScratchFloats(size_t cols) { return 4 * cols; }
+size_t FloatScratchFloats(size_t cols) { return kTileRows * cols; }
 
 void DecodeRows(const Matrix& w, uint32_t row_begin, uint32_t row_end, float* out) {
   if (ActiveIsa() == Isa::kScalar) return reference::DecodeRows(w, row_begin, row_end, out);

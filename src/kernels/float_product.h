@@ -9,6 +9,9 @@
 
 namespace moewe::kernels {
 
+// Rows of a matrix that are decoded together.
+inline constexpr size_t kTileRows = 4;
+
 // Floats of scratch that the functions below need for a matrix of this width.
 size_t FloatScratchFloats(size_t cols);
 

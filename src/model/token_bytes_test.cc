@@ -23,6 +23,7 @@ TEST(TokenBytesTest, AMaskReadsLess) {
   for (const char* task : {"ffn_only", "heads", "gated"}) {
     EXPECT_LT(BytesPerToken("masks_llama_f32", task), whole) << task;
   }
+  EXPECT_EQ(BytesPerToken("masks_llama_f32", "general"), whole);  // everything is on
   // As much as a file that has just those experts: 8 and then fewer rows of the router, and the
   // same number of experts of one size a token.
   const uint64_t experts = BytesPerToken("moe_qwen3_q4tp_expertmask", "none");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -150,6 +151,38 @@ TEST(PublicFaults, OneBosAndNotTwo) {
   const std::string run = model + " -n 1 --greedy -p Hello";
   EXPECT_EQ(RunJson(run)["usage"]["prompt_tokens"], bare + 1);
   EXPECT_EQ(RunJson(run + " --raw")["usage"]["prompt_tokens"], with_special);
+}
+
+// Scales too coarse for the weights made models that say the same for ever. What four bits make of
+// the demonstration model tells a tale as well as the model itself.
+TEST(PublicFaults, CoarseWeightsDoNotLoop) {
+  const ScratchFolder scratch;
+  const auto perplexity = [&](const std::string& model) {
+    return RunMoewe("ppl --json --quiet --max-windows 1 " + model + " " + kDemo + "/eval/tales.txt")
+        .json()["ppl"]
+        .get<double>();
+  };
+  // The share of sequences of four tokens that were not said before.
+  const auto novelty = [](const std::string& model) {
+    const std::string ask = "run --json --quiet --raw --greedy --ignore-eos -n 150 ";
+    const Outcome answer = RunMoewe(ask + "-p 'Once upon a time' " + model);
+    const auto ids = answer.json()["ids"].get<std::vector<int>>();
+    std::set<std::vector<int>> said;
+    for (auto at = ids.begin(); ids.end() - at >= 4; ++at) said.emplace(at, at + 4);
+    return static_cast<double>(said.size()) / static_cast<double>(ids.size() - 3);
+  };
+  const double wanted = perplexity(kDemo);
+  for (const std::string quant : {"q4", "q4tp", "vbit"}) {
+    const std::string file = scratch.At(quant + ".cmf");
+    ASSERT_EQ(RunMoewe("convert --quiet --quant " + quant + " " + kDemo + " " + file).code, 0);
+    EXPECT_LT(perplexity(file), 1.05 * wanted) << quant;
+    EXPECT_GT(novelty(file), 0.9) << quant;
+  }
+  // Which the test can tell from a model that coarse weights did destroy.
+  const std::string broken = scratch.At("q1t.cmf");
+  ASSERT_EQ(RunMoewe("convert --quiet --quant q1t " + kDemo + " " + broken).code, 0);
+  EXPECT_LT(novelty(broken), 0.5);
+  EXPECT_GT(perplexity(broken), 2.0 * wanted);
 }
 
 }  // namespace

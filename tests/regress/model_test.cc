@@ -38,7 +38,8 @@ TEST(PublicFaults, ColumnsThatNoBlockDivides) {
       0);
   const std::vector<float> exact = golden::ReadF32(scratch.At("exact"));
   ASSERT_EQ(exact.size(), tiny.vocab);
-  for (const std::string quant : {"f32", "f16", "bf16", "q8", "q8_2f", "q4", "q4t", "q4tp"}) {
+  for (const std::string quant :
+       {"f32", "f16", "bf16", "q8", "q8_2f", "q4", "q4t", "q4tp", "vbit", "q1", "q1s", "q1t"}) {
     SCOPED_TRACE(quant);
     const std::string file = scratch.At(quant + ".cmf");
     ASSERT_EQ(RunMoewe("convert --quiet " + model + " " + file + " --quant " + quant).code, 0);

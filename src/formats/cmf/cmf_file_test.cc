@@ -234,6 +234,21 @@ TEST_F(CmfPatchTest, EverySizeOneByteShort) {
   }
 }
 
+// An error that says which id, and of a reserved one that it is.
+TEST_F(CmfPatchTest, DtypesThatThereAreNone) {
+  const std::vector<uint8_t> good = bytes_;
+  for (const int id : {5, 7, 16, 17, 200, 240, 255}) {
+    bytes_ = good;
+    bytes_[Record(0) + 6] = static_cast<uint8_t>(id);
+    std::string message;
+    EXPECT_EQ(Thrown([&] { cmf::ParseDirectory(bytes_, envelope_, "control"); }, &message),
+              ErrorCode::kParse);
+    const std::string wanted =
+        (id < 16 ? "the reserved dtype id " : "the unknown dtype id ") + std::to_string(id) + " ";
+    EXPECT_NE(message.find(wanted), std::string::npos) << message;
+  }
+}
+
 TEST_F(CmfPatchTest, TrailingBytesAreAllowed) {
   bytes_.resize(bytes_.size() + 1000, 0xEE);
   EXPECT_EQ(Fault(), std::nullopt);
