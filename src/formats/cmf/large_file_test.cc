@@ -102,7 +102,7 @@ TEST_F(LargeFileTest, TwoHundredGigabytes) {
   }
   struct stat status = {};
   ASSERT_EQ(stat(path_.c_str(), &status), 0);
-  ASSERT_GT(static_cast<uint64_t>(status.st_size), 200e9);
+  ASSERT_GT(static_cast<uint64_t>(status.st_size), uint64_t{200'000'000'000});
   const uint64_t before = ResidentBytes();
   const double start = ProcessorSeconds();
   const auto file = CmfFile::Open(path_);
