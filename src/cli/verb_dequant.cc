@@ -30,12 +30,19 @@ const formats::TensorView& FindTensor(const formats::Checkpoint& checkpoint,
               {checkpoint.files().front(), "--tensor"});
 }
 
-int Run(const std::string& path, const std::string& name, const std::string& out,
-        const Globals& globals) {
-  const auto checkpoint = formats::OpenCheckpoint(path);
+struct Flags {
+  std::string path;
+  std::string scout;
+  std::string tensor;
+  std::string out;
+};
+
+int Run(const Flags& flags, const Globals& globals) {
+  const auto& [path, scout, name, out] = flags;
+  const auto checkpoint = formats::OpenCheckpoint(path, scout);
   const formats::TensorView& tensor = FindTensor(*checkpoint, name);
-  const Where where{checkpoint->files()[tensor.file_index], "tensor '" + name + "'",
-                    tensor.file_offset};
+  Where where{checkpoint->files()[tensor.file_index], "tensor '" + name + "'", {}};
+  if (tensor.file_offset != formats::kNotInFile) where.offset = tensor.file_offset;
   const quant::Codec* codec = quant::FindCodec(tensor.dtype);
   if (codec == nullptr) {
     throw Error(ErrorCode::kUnsupported,
@@ -70,16 +77,12 @@ int Run(const std::string& path, const std::string& name, const std::string& out
 }  // namespace
 
 Action AddDequant(CLI::App& verb, const Globals& globals) {
-  struct Flags {
-    std::string path;
-    std::string tensor;
-    std::string out;
-  };
   auto flags = std::make_shared<Flags>();
   verb.add_option("FILE", flags->path, "a model in any container")->required();
+  verb.add_option("--scout", flags->scout, kScoutHelp);
   verb.add_option("--tensor", flags->tensor, "its name, as `info --tensors` lists it")->required();
   verb.add_option("--out", flags->out, "raw little-endian f32, row-major; - is stdout")->required();
-  return [flags, &globals] { return Run(flags->path, flags->tensor, flags->out, globals); };
+  return [flags, &globals] { return Run(*flags, globals); };
 }
 
 }  // namespace moewe::cli

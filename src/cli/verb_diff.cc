@@ -55,9 +55,16 @@ Json ToJson(const std::vector<Difference>& differences) {
   return list;
 }
 
-int Run(const std::string& a, const std::string& b, const Globals& globals) {
-  const auto first = formats::OpenCheckpoint(a);
-  const auto second = formats::OpenCheckpoint(b);
+struct Flags {
+  std::string a;
+  std::string b;
+  std::string scout_a;
+  std::string scout_b;
+};
+
+int Run(const Flags& flags, const Globals& globals) {
+  const auto first = formats::OpenCheckpoint(flags.a, flags.scout_a);
+  const auto second = formats::OpenCheckpoint(flags.b, flags.scout_b);
   const convert::DiffResult result = convert::Diff(*first, *second);
   if (globals.json) {
     PrintJson({{"same", result.same()},
@@ -86,14 +93,12 @@ int Run(const std::string& a, const std::string& b, const Globals& globals) {
 }  // namespace
 
 Action AddDiff(CLI::App& verb, const Globals& globals) {
-  struct Flags {
-    std::string a;
-    std::string b;
-  };
   auto flags = std::make_shared<Flags>();
   verb.add_option("A", flags->a, "a model file or folder")->required();
   verb.add_option("B", flags->b, "another")->required();
-  return [flags, &globals] { return Run(flags->a, flags->b, globals); };
+  verb.add_option("--scout", flags->scout_a, "of A, a .smoe: its Scout");
+  verb.add_option("--scout-b", flags->scout_b, "of B");
+  return [flags, &globals] { return Run(*flags, globals); };
 }
 
 }  // namespace moewe::cli

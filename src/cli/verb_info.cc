@@ -77,11 +77,14 @@ Json TensorList(const Checkpoint& checkpoint) {
     list.push_back({{"name", tensor.name},
                     {"dtype", DTypeName(tensor.dtype)},
                     {"shape", tensor.shape},
-                    {"offset", tensor.file_offset - data[tensor.file_index]},
-                    {"file_offset", tensor.file_offset},
+                    {"offset", nullptr},
+                    {"file_offset", nullptr},
                     {"nbytes", tensor.bytes.size()},
                     {"hash", HashToHex(tensor.hash)},
                     {"file", tensor.file_index}});
+    if (tensor.file_offset == formats::kNotInFile) continue;
+    list.back()["offset"] = tensor.file_offset - data[tensor.file_index];
+    list.back()["file_offset"] = tensor.file_offset;
   }
   for (const formats::OpaqueTensor& tensor : checkpoint.opaque_tensors()) {
     list.push_back({{"name", tensor.name},
@@ -113,6 +116,52 @@ std::map<std::string, DTypeTotal> Totals(const Checkpoint& checkpoint) {
     total.bytes += tensor.nbytes;
   }
   return totals;
+}
+
+std::string Size(uint64_t bytes) {
+  if (bytes < 10'000) return fmt::format("{} B", bytes);
+  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+  if (bytes < 10'000'000'000) return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+  return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9);
+}
+
+// How the experts lie in a vault, and whether a key says that the Scout is this vault's.
+Json VaultLayout(const SmoeVault& vault) {
+  namespace smoe = formats::smoe;
+  uint64_t groups = 0;
+  uint64_t bytes = 0;
+  uint64_t padded = 0;
+  for (const smoe::Expert& expert : vault.tables().experts) {
+    for (const smoe::TensorDescriptor& tensor : expert.tensors) {
+      groups += smoe::NumGroups(uint64_t{tensor.rows} * tensor.cols);
+    }
+    bytes += expert.entry.raw_size;
+    padded += expert.entry.padded_size;
+  }
+  const Json& config = vault.config();
+  // One that does not fit is an error already.
+  const bool keyed = config.contains("scout") && config.at("scout").contains(smoe::kKeyName);
+  return {{"groups", groups},
+          {"expert_bytes", bytes},
+          {"page_bytes", smoe::kPage},
+          {"pages", padded / smoe::kPage},
+          {"padding_bytes", padded - bytes},
+          {"key", keyed ? "fits" : "none"}};
+}
+
+void PrintVault(const SmoeVault& vault) {
+  const formats::smoe::Header& header = vault.tables().header;
+  const Json layout = VaultLayout(vault);
+  fmt::print("vault: version {} · {} experts in {} layers · {} bits, {} groups of {}\n",
+             header.version, header.total_experts, header.num_moe_layers, header.bits,
+             layout["groups"].get<uint64_t>(), header.group_size);
+  fmt::print("  {} pages of 16 KiB · {} of experts, {} of padding\n",
+             layout["pages"].get<uint64_t>(), Size(layout["expert_bytes"].get<uint64_t>()),
+             Size(layout["padding_bytes"].get<uint64_t>()));
+  fmt::print("Scout: {} · {}\n", vault.files()[1],
+             layout["key"] == "fits" ? "its key fits the vault"
+                                     : "no key: its shapes fit, whose it is can't be told");
+  for (const std::string& warning : vault.Warnings()) fmt::print("warning: {}\n", Shown(warning));
 }
 
 Json SparseIndexList(const CmfFile& cmf) {
@@ -184,6 +233,7 @@ Json Describe(const Checkpoint& checkpoint) {
   } else if (vault != nullptr) {
     info["arch"] = model::ToCmfArch(model::ReadConfig(checkpoint));
     info["vault"] = config;
+    info["vault"]["layout"] = VaultLayout(*vault);
     info["warnings"] = vault->Warnings();
   } else if (!config.is_null()) {
     info["arch"] = config;
@@ -218,18 +268,12 @@ Json Describe(const Checkpoint& checkpoint) {
   return info;
 }
 
-std::string Size(uint64_t bytes) {
-  if (bytes < 10'000) return fmt::format("{} B", bytes);
-  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
-  if (bytes < 10'000'000'000) return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
-  return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9);
-}
-
 void PrintTensors(const Checkpoint& checkpoint) {
   for (const TensorView& tensor : checkpoint.tensors()) {
     fmt::print("{:<9} {:<20} {:>12} {:>14}  {}  {}\n", DTypeName(tensor.dtype),
                fmt::format("[{}]", fmt::join(tensor.shape, ", ")), tensor.bytes.size(),
-               tensor.file_offset, HashToHex(tensor.hash), Shown(tensor.name));
+               tensor.file_offset == formats::kNotInFile ? "-" : std::to_string(tensor.file_offset),
+               HashToHex(tensor.hash), Shown(tensor.name));
   }
   for (const formats::OpaqueTensor& tensor : checkpoint.opaque_tensors()) {
     fmt::print("{:<9} {:<20} {:>12} {:>14}  {:<16}  {}\n", tensor.dtype,
@@ -311,14 +355,7 @@ void PrintSummary(const Checkpoint& checkpoint) {
     fmt::print(" · stops at {}", Shown(chat.at("eos_token_ids").dump()));
   }
   fmt::print("\n");
-  if (const SmoeVault* vault = AsVault(checkpoint)) {
-    const formats::smoe::Header& header = vault->tables().header;
-    fmt::print("vault: version {} · {} bits · {} experts in {} layers · Scout {}\n", header.version,
-               header.bits, header.total_experts, header.num_moe_layers, checkpoint.files()[1]);
-    for (const std::string& warning : vault->Warnings()) {
-      fmt::print("warning: {}\n", Shown(warning));
-    }
-  }
+  if (const SmoeVault* vault = AsVault(checkpoint)) PrintVault(*vault);
   if (!info.contains("features")) return;
   fmt::print("features: {}\n", info["features"].dump());
   PrintCuts(info["provenance"]);

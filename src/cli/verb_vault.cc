@@ -20,7 +20,9 @@ struct Flags {
 };
 
 int Upgrade(const Flags& flags, const Globals& globals) {
-  const convert::UpgradeResult result = convert::UpgradeVault(flags.file, flags.options);
+  convert::UpgradeOptions options = flags.options;
+  options.waiting = [&] { LogInfo("waiting for another process that changes " + flags.file); };
+  const convert::UpgradeResult result = convert::UpgradeVault(flags.file, options);
   for (const std::string& warning : result.warnings) LogWarning(warning);
   const formats::smoe::ArchBlock& arch = result.arch;
   if (globals.json) {

@@ -180,20 +180,18 @@ SmoePlan PlanSmoe(const formats::Checkpoint& source, bool plain_scout) {
   if (plan.experts.empty()) Refuse(source, "no MoE expert layers: a vault holds experts");
   WarnOfCmfParts(source, &plan);
   if (source.kind() == formats::CheckpointKind::kSmoe) {
-    const auto& tables = static_cast<const formats::SmoeVault&>(source).tables();
-    plan.arch = tables.arch ? *tables.arch : ArchBlockOf(plan.config, nullptr);
+    const auto& vault = static_cast<const formats::SmoeVault&>(source);
+    plan.arch = vault.tables().arch ? *vault.tables().arch : vault.geometry().arch;
   } else {
     const bool folder = source.kind() == formats::CheckpointKind::kHuggingFace;
     plan.arch = ArchBlockOf(plan.config, folder ? source.config() : nlohmann::ordered_json());
   }
-  plan.arch.flags &= ~static_cast<uint32_t>(smoe::kHasQkNorm | smoe::kHasDenseLayer0);
-  for (const ScoutTensor& tensor : plan.scout) {
-    if (tensor.target.name == "model.layers.0.self_attn.q_norm.weight") {
-      plan.arch.flags |= smoe::kHasQkNorm;
-    } else if (tensor.target.name == "model.layers.0.mlp.gate_proj.weight") {
-      plan.arch.flags |= smoe::kHasDenseLayer0;
-    }
-  }
+  const auto scout_has = [&](const char* name) {
+    return std::any_of(plan.scout.begin(), plan.scout.end(),
+                       [&](const ScoutTensor& tensor) { return tensor.target.name == name; });
+  };
+  plan.arch.Set(smoe::kHasQkNorm, scout_has("model.layers.0.self_attn.q_norm.weight"));
+  plan.arch.Set(smoe::kHasDenseLayer0, scout_has("model.layers.0.mlp.gate_proj.weight"));
   plan.arch_json = model::ToCmfArch(plan.config).dump();
   return plan;
 }

@@ -8,9 +8,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <system_error>
 #include <utility>
 
+#include "base/bytes_of.h"
 #include "convert/destination.h"
 #include "convert/encode.h"
 #include "convert/range_check.h"
@@ -24,12 +24,17 @@
 #include "platform/atomic_file.h"
 #include "platform/mapped_file.h"
 #include "platform/mapped_pages.h"
+#include "platform/replaced_files.h"
+#include "platform/write_target.h"
+#include "quant/codec.h"
 
 namespace moewe::convert {
 namespace {
 
 using formats::TensorView;
 namespace smoe = formats::smoe;
+
+constexpr size_t kPieceBytes = size_t{4} << 20;  // of a Scout's tensor in memory
 
 class Sculptor {
  public:
@@ -57,16 +62,23 @@ class Sculptor {
                              {.resume = options_.resume, .keep_partial = options_.keep_partial});
     Note(ResumeNote(writer.resumed(), options_.resume, writer.count_done(), plan_.experts.size(),
                     "experts"));
+    ReplacedFiles old({dst_, companions_.scout, companions_.tokenizer, companions_.chat});
+    CheckSpaceForScout();
     WriteExperts(&writer);
     writer.Seal();
     AtomicFile scout(companions_.scout);
     WriteScout(writer.partial_path(), &scout);
-    source_.CheckReadable();
-    scout.Commit();
-    WriteCompanion(companions_.tokenizer, source_.tokenizer_json());
+    const auto tokenizer = Companion(companions_.tokenizer, source_.tokenizer_json());
     const std::string chat = source_.chat_bundle().is_null() ? "" : source_.chat_bundle().dump(1);
-    WriteCompanion(companions_.chat, {reinterpret_cast<const uint8_t*>(chat.data()), chat.size()});
+    const auto bundle = Companion(companions_.chat, BytesOf(chat));
+    source_.CheckReadable();
+    // All is written. A companion that the source has nothing for must not be an earlier vault's.
+    old.SetAside();
+    scout.Commit();
+    if (tokenizer) tokenizer->Commit();
+    if (bundle) bundle->Commit();
     writer.Publish();
+    old.Forget();
     result_.files.insert(result_.files.begin(), {dst_, companions_.scout});
     result_.experts = plan_.experts.size();
     return std::move(result_);
@@ -96,7 +108,9 @@ class Sculptor {
   }
 
   Where WhereOf(const TensorView& tensor) const {
-    return {source_.files()[tensor.file_index], tensor.name, tensor.file_offset};
+    Where where{source_.files()[tensor.file_index], tensor.name, {}};
+    if (tensor.file_offset != formats::kNotInFile) where.offset = tensor.file_offset;
+    return where;
   }
 
   void Advance(const TensorView& tensor) {
@@ -148,29 +162,63 @@ class Sculptor {
     for (const ScoutTensor& tensor : plan_.scout) targets.push_back(tensor.target);
     out->Write(formats::SafetensorsHeaderBytes(targets, Metadata(vault_path)));
     for (const ScoutTensor& tensor : plan_.scout) {
-      const TensorView& view = tensor.source;
-      model::VerifyTensor(source_, view);
+      model::VerifyTensor(source_, tensor.source);
       if (tensor.copied()) {
-        out->Write(view.bytes);
+        Copy(tensor.source.bytes, out);
       } else {
-        out->Write(EncodeTensor(view, tensor.target.dtype, {}, pool_, WhereOf(view)));
+        Widen(tensor.source, out);
       }
-      Advance(view);
+      Advance(tensor.source);
       if (options_.progress) options_.progress(progress_);
     }
   }
 
-  // One that the source has nothing for must not be an earlier vault's.
-  void WriteCompanion(const std::string& path, Bytes bytes) {
-    if (bytes.empty()) {
-      std::error_code ignored;
-      std::filesystem::remove(path, ignored);
-      return;
+  static void Copy(Bytes bytes, AtomicFile* out) {
+    for (size_t at = 0; at < bytes.size(); at += kPieceBytes) {
+      const Bytes piece = bytes.subspan(at, std::min(kPieceBytes, bytes.size() - at));
+      out->Write(piece);
+      ForgetPages(piece);
     }
-    AtomicFile file(path);
-    file.Write(bytes);
-    file.Commit();
+  }
+
+  // A quantized tensor as f32, some rows at a time.
+  void Widen(const TensorView& tensor, AtomicFile* out) const {
+    const quant::Codec* codec = quant::FindCodec(tensor.dtype);
+    const quant::MatrixShape shape = tensor.matrix();
+    codec->validate(tensor.bytes, shape, WhereOf(tensor));
+    const uint64_t step =
+        std::max<uint64_t>(1, kPieceBytes / sizeof(float) / std::max<uint64_t>(1, shape.cols));
+    std::vector<float> values;
+    for (uint64_t row = 0; row < shape.rows; row += step) {
+      const uint64_t end = std::min(shape.rows, row + step);
+      values.resize(static_cast<size_t>((end - row) * shape.cols));
+      codec->decode_rows(tensor.bytes, shape, row, end, values.data());
+      out->Write({reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(float)});
+    }
+  }
+
+  // The vault has its space; a disk that is too small for the Scout shows before hours of work.
+  void CheckSpaceForScout() const {
+    uint64_t needed = 0;
+    for (const ScoutTensor& tensor : plan_.scout) needed += tensor.target.nbytes;
+    const std::string folder =
+        std::filesystem::path(BehindLinks(companions_.scout)).parent_path().string();
+    const FileDescriptor at = FileDescriptor::OpenForReading(folder.empty() ? "." : folder);
+    const std::optional<uint64_t> free = FreeSpace(at.get());
+    if (!free || *free >= needed) return;
+    throw Error(ErrorCode::kNoSpace,
+                fmt::format("the Scout needs {} bytes beside the vault, the disk has {} left",
+                            needed, *free),
+                {companions_.scout, ""});
+  }
+
+  // Complete but for its name; null if there is nothing to write.
+  std::unique_ptr<AtomicFile> Companion(const std::string& path, Bytes bytes) {
+    if (bytes.empty()) return nullptr;
+    auto file = std::make_unique<AtomicFile>(path);
+    file->Write(bytes);
     result_.files.push_back(path);
+    return file;
   }
 
   const formats::Checkpoint& source_;

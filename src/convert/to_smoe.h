@@ -34,9 +34,10 @@ struct SmoeResult {
 };
 
 // Writes `dst` and, beside it, <stem>.scout.safetensors, <stem>.tokenizer.json and <stem>.chat.json
-// (those two if the source has them; older ones go otherwise). All appear when all is complete, the
-// vault last; until then "<dst>.partial" holds the experts that are done. Masks and skills of a CMF
-// source are left out, with a warning. Memory: one expert, one tensor of the Scout, and the tables.
+// (those two if the source has them; older ones go otherwise). All appear when all is complete, or
+// none: between their renames there is no vault (platform/replaced_files.h). Until then
+// "<dst>.partial" holds the experts that are done. Masks and skills of a CMF source are left out,
+// with a warning. Memory: one expert and the tables.
 //
 // Throws Error{kUnsupported} for a model that vaults cannot hold: without experts, with a gate
 // other than SiLU, more than 16 experts a token, heads beyond 256 channels; with plain_scout also

@@ -14,13 +14,13 @@
 #include "convert/smoe_plan.h"
 #include "formats/safetensors/chat_bundle.h"
 #include "formats/safetensors/hf_folder.h"
-#include "formats/safetensors/safetensors.h"
 #include "formats/smoe/scout.h"
 #include "formats/smoe/smoe_vault.h"
 #include "formats/smoe/vault_tables.h"
 #include "model/config_smoe.h"
 #include "moewe/error.h"
 #include "platform/file_io.h"
+#include "platform/file_lock.h"
 #include "platform/mapped_file.h"
 
 namespace moewe::convert {
@@ -74,56 +74,6 @@ Source ReadSource(const std::string& path) {
   return source;
 }
 
-// The Scout alone: its tensors' names and shapes.
-class Scout {
- public:
-  explicit Scout(const std::string& path) : path_(path), file_(MappedFile::Open(path)) {
-    formats::SafetensorsHeader header = formats::ParseSafetensors(file_->bytes(), path);
-    metadata_ = std::move(header.metadata);
-    for (formats::SafetensorsEntry& entry : header.entries) {
-      if (!entry.dtype) {
-        opaque_.push_back({entry.name, entry.dtype_name, entry.shape, entry.nbytes});
-        continue;
-      }
-      formats::TensorView view;
-      view.name = entry.name;
-      view.dtype = *entry.dtype;
-      view.shape = entry.shape;
-      tensors_.Add(std::move(view));
-    }
-  }
-  smoe::ScoutView view() const { return {path_, tensors_, opaque_, metadata_}; }
-
- private:
-  std::string path_;
-  std::unique_ptr<MappedFile> file_;
-  formats::TensorIndex tensors_;
-  std::vector<formats::OpaqueTensor> opaque_;
-  std::map<std::string, std::string> metadata_;
-};
-
-// The constants that a v1 vault is run with, as a block.
-smoe::ArchBlock LegacyArch(const smoe::Geometry& geometry) {
-  smoe::ArchBlock arch;
-  if (geometry.norm_topk_prob) arch.flags = smoe::kNormTopk;
-  arch.rope_theta = geometry.rope_theta;
-  arch.num_heads = geometry.num_heads;
-  arch.num_kv_heads = geometry.num_kv_heads;
-  arch.head_dim = geometry.head_dim;
-  arch.moe_top_k = geometry.top_k;
-  arch.moe_ffn_dim = geometry.expert_width;
-  arch.dense_ffn_dim = geometry.dense_width;
-  arch.shared_expert_ffn_dim = geometry.shared_width;
-  arch.num_hidden_layers = geometry.num_layers;
-  arch.rms_norm_eps = geometry.rms_norm_eps;
-  arch.model_type = geometry.model_type;
-  return arch;
-}
-
-void SetFlag(smoe::ArchBlock* arch, smoe::ArchFlag flag, bool on) {
-  arch->flags = on ? arch->flags | flag : arch->flags & ~static_cast<uint32_t>(flag);
-}
-
 template <typename T>
 void WriteValue(int fd, uint64_t offset, const T& value, const std::string& path) {
   WriteAt(fd, offset, {reinterpret_cast<const uint8_t*>(&value), sizeof(value)}, path);
@@ -151,6 +101,9 @@ uint64_t SlotFor(const smoe::VaultTables& vault, const std::string& path) {
 }  // namespace
 
 UpgradeResult UpgradeVault(const std::string& path, const UpgradeOptions& options) {
+  const FileLock lock(path, FileLock::Access::kWrite, [&] {
+    if (options.waiting) options.waiting();
+  });
   const std::unique_ptr<MappedFile> file = MappedFile::Open(path);
   smoe::VaultTables vault = smoe::ParseVaultTables(file->bytes(), path);
   if (vault.header.version == 2 && !options.force) {
@@ -159,15 +112,17 @@ UpgradeResult UpgradeVault(const std::string& path, const UpgradeOptions& option
   }
   const std::string scout_path =
       options.scout.empty() ? formats::CompanionsOf(path).scout : options.scout;
-  std::optional<Scout> scout;
-  if (fs::exists(scout_path) || !options.scout.empty()) scout.emplace(scout_path);
+  std::optional<smoe::ScoutFile> scout;
+  if (fs::exists(scout_path) || !options.scout.empty()) {
+    scout = smoe::ScoutFile::Open(scout_path);
+  }
 
   UpgradeResult result;
   if (!options.config.empty()) {
     const Source source = ReadSource(options.config);
     result.arch = ArchBlockOf(*source.config, source.json);
-    SetFlag(&result.arch, smoe::kHasQkNorm, source.qk_norm);
-    SetFlag(&result.arch, smoe::kHasDenseLayer0, source.dense_layer_0);
+    result.arch.Set(smoe::kHasQkNorm, source.qk_norm);
+    result.arch.Set(smoe::kHasDenseLayer0, source.dense_layer_0);
   } else {
     if (!scout) {
       throw Error(ErrorCode::kNotFound,
@@ -175,18 +130,16 @@ UpgradeResult UpgradeVault(const std::string& path, const UpgradeOptions& option
                   "there",
                   {scout_path, ""});
     }
-    result.arch = LegacyArch(smoe::CheckPair(vault, path, file->bytes(), scout->view()));
+    result.arch = smoe::CheckPair(vault, path, file->bytes(), *scout).arch;
   }
   smoe::VaultTables upgraded = vault;
   upgraded.header.version = 2;
   upgraded.arch = result.arch;
   smoe::CheckArch(result.arch, upgraded.header, path);
   if (scout) {
-    smoe::Geometry geometry = smoe::CheckPair(upgraded, path, file->bytes(), scout->view());
-    SetFlag(&result.arch, smoe::kHasQkNorm, geometry.has_qk_norm);
-    SetFlag(&result.arch, smoe::kHasDenseLayer0, geometry.has_dense_layer_0);
+    result.arch.flags = smoe::CheckPair(upgraded, path, file->bytes(), *scout).arch.flags;
     upgraded.arch = result.arch;
-    result.warnings = smoe::CheckPair(upgraded, path, file->bytes(), scout->view()).warnings;
+    result.warnings = smoe::CheckPair(upgraded, path, file->bytes(), *scout).warnings;
   } else {
     result.warnings.emplace_back("the Scout is not there: whether it fits was not checked");
   }
@@ -199,10 +152,10 @@ UpgradeResult UpgradeVault(const std::string& path, const UpgradeOptions& option
   }
   result.offset = SlotFor(vault, path);
   file->Check();
-  const FileDescriptor out = FileDescriptor::OpenForWriting(path, /*truncate=*/false);
-  WriteValue(out.get(), result.offset, block, path);
-  WriteValue(out.get(), smoe::kReservedExtOffset, static_cast<uint32_t>(result.offset), path);
-  WriteValue(out.get(), smoe::kVersionOffset, uint32_t{2}, path);
+  lock.CheckStillNamed();
+  WriteValue(lock.fd(), result.offset, block, path);
+  WriteValue(lock.fd(), smoe::kReservedExtOffset, static_cast<uint32_t>(result.offset), path);
+  WriteValue(lock.fd(), smoe::kVersionOffset, uint32_t{2}, path);
   return result;
 }
 

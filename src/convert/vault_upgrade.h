@@ -2,6 +2,7 @@
 #ifndef MOEWE_CONVERT_VAULT_UPGRADE_H_
 #define MOEWE_CONVERT_VAULT_UPGRADE_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct UpgradeOptions {
   // Of the vault; empty = the companion. Without a Scout the config alone says what is present.
   std::string scout = {};
   bool force = false;  // write the block of a v2 vault anew
+  // Called once if another process is changing the vault, before waiting for it.
+  std::function<void()> waiting = {};
 };
 
 struct UpgradeResult {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "formats/smoe/smoe_vault.h"
 #include "model/config_limits.h"
@@ -46,6 +47,37 @@ void UntieDifferingHead(const formats::Checkpoint& checkpoint, ModelConfig* conf
       "tied");
 }
 
+// The rows of a projection of the first layer, 0 if it has another name or shape.
+uint64_t RowsOf(const formats::Checkpoint& checkpoint, const char* role) {
+  const auto* tensor =
+      checkpoint.Find(fmt::format("model.layers.0.self_attn.{}_proj.weight", role));
+  return tensor != nullptr && tensor->shape.size() == 2 ? tensor->shape[0] : 0;
+}
+
+// A config that leaves out how many KV heads there are means the family's default, unless keys have
+// as many rows as queries: then each query head has its own.
+ModelConfig FromHuggingFace(const formats::Checkpoint& checkpoint, const std::string& file) {
+  const nlohmann::ordered_json& json = checkpoint.config();
+  const uint64_t q_rows = RowsOf(checkpoint, "q");
+  const bool open = json.is_object() && q_rows != 0 && !json.contains("text_config");
+  if (!open) return ConfigFromHuggingFace(json, file);
+  nlohmann::ordered_json complete = json;
+  if (!json.contains("num_key_value_heads") && RowsOf(checkpoint, "k") == q_rows) {
+    complete["num_key_value_heads"] = nullptr;
+  }
+  ModelConfig config = ConfigFromHuggingFace(complete, file);
+  const LayerConfig& layer = config.layers.front();
+  if (!json.contains("num_attention_heads") &&
+      uint64_t{layer.num_heads} * layer.head_dim != q_rows) {
+    throw Error(ErrorCode::kParse,
+                fmt::format("is missing, and what this family has by default, {}, does not fit the "
+                            "{} rows of the query projection",
+                            layer.num_heads, q_rows),
+                {file, "config.num_attention_heads"});
+  }
+  return config;
+}
+
 // Whether there is a prediction head is for the tensors to say: configs name it in several ways, or
 // not at all.
 uint32_t MtpLayers(const formats::Checkpoint& checkpoint, const ModelConfig& config) {
@@ -62,7 +94,7 @@ ModelConfig ReadConfig(const formats::Checkpoint& checkpoint) {
   ModelConfig config;
   switch (checkpoint.kind()) {
     case formats::CheckpointKind::kHuggingFace:
-      config = ConfigFromHuggingFace(checkpoint.config(), file);
+      config = FromHuggingFace(checkpoint, file);
       UntieDifferingHead(checkpoint, &config);
       config.mtp_layers = MtpLayers(checkpoint, config);
       break;

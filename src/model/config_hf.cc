@@ -115,8 +115,9 @@ void ReadSizes(const JsonKeys& keys, const FamilyRow& family, ModelConfig* confi
 LayerConfig ReadHeads(const JsonKeys& keys, const FamilyRow& family, const ModelConfig& config) {
   LayerConfig layer;
   layer.num_heads = keys.Uint("num_attention_heads", 1, kMaxHeads, family.num_heads);
-  // Null means as many as query heads; left out means the family's default.
-  const bool has_default = family.num_kv_heads != 0 && !keys.IsNull("num_key_value_heads");
+  // Null means as many as query heads; left out means the family's default where that can be.
+  const bool has_default = family.num_kv_heads != 0 && !keys.IsNull("num_key_value_heads") &&
+                           layer.num_heads % family.num_kv_heads == 0;
   layer.num_kv_heads = keys.Uint("num_key_value_heads", 1, kMaxHeads,
                                  has_default ? family.num_kv_heads : layer.num_heads);
   if (layer.num_heads % layer.num_kv_heads != 0) {
@@ -293,7 +294,7 @@ void ReadMoe(const JsonKeys& keys, const FamilyRow& family, ModelConfig* config)
   moe.num_experts =
       keys.Uint(experts.empty() ? row.experts_key : experts, 0, kMaxExperts, row.experts);
   if (moe.num_experts == 0) return;
-  const std::string_view top_k = keys.OneOf({row.top_k_key, "num_experts_per_tok"});
+  const std::string_view top_k = keys.OneOf({row.top_k_key, "num_experts_per_tok", "moe_top_k"});
   moe.top_k = keys.Uint(top_k.empty() ? row.top_k_key : top_k, 1, moe.num_experts, row.top_k);
   moe.intermediate_size = row.own_width
                               ? keys.Uint("moe_intermediate_size", 1, kMaxIntermediate, row.width)

@@ -24,35 +24,35 @@ Rope PlainRope(double theta, uint32_t head_dim) {
 
 // The config of a model whose math the arch block holds.
 ModelConfig FromGeometry(const Geometry& geometry) {
+  const formats::smoe::ArchBlock& arch = geometry.arch;
   ModelConfig config;
-  config.arch_name = geometry.model_type.empty() ? "smoe_v1" : geometry.model_type;
+  config.arch_name = arch.model_type.empty() ? "smoe_v1" : arch.model_type;
   config.hidden_size = geometry.hidden_size;
-  config.intermediate_size =
-      geometry.dense_width != 0 ? geometry.dense_width : geometry.expert_width;
-  config.num_layers = geometry.num_layers;
+  config.intermediate_size = arch.dense_ffn_dim != 0 ? arch.dense_ffn_dim : arch.moe_ffn_dim;
+  config.num_layers = arch.num_hidden_layers;
   config.vocab_size = geometry.vocab_size;
   config.max_position_embeddings = kUnknownMaxPositions;
-  config.rms_norm_eps = geometry.rms_norm_eps;
+  config.rms_norm_eps = arch.rms_norm_eps;
   config.tie_word_embeddings = geometry.tied;
-  config.attention_scale =
-      static_cast<float>(1.0 / std::sqrt(static_cast<double>(geometry.head_dim)));
+  config.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(arch.head_dim)));
   config.has_moe = true;
   config.moe.num_experts = geometry.num_experts;
-  config.moe.top_k = geometry.top_k;
-  config.moe.intermediate_size = geometry.expert_width;
-  config.moe.shared_intermediate_size = geometry.shared_width;
-  config.moe.norm_topk_prob = geometry.norm_topk_prob;
+  config.moe.top_k = arch.moe_top_k;
+  config.moe.intermediate_size = arch.moe_ffn_dim;
+  config.moe.shared_intermediate_size = arch.shared_expert_ffn_dim;
+  config.moe.norm_topk_prob = arch.Has(formats::smoe::kNormTopk);
   LayerConfig layer;
-  layer.num_heads = geometry.num_heads;
-  layer.num_kv_heads = geometry.num_kv_heads;
-  layer.head_dim = geometry.head_dim;
-  config.layers.assign(geometry.num_layers, layer);
-  const Rope rope = PlainRope(geometry.rope_theta, geometry.head_dim);
+  layer.num_heads = arch.num_heads;
+  layer.num_kv_heads = arch.num_kv_heads;
+  layer.head_dim = arch.head_dim;
+  config.layers.assign(arch.num_hidden_layers, layer);
+  const Rope rope = PlainRope(arch.rope_theta, arch.head_dim);
   AssignRopes(rope, rope, &config);
   return config;
 }
 
 void CheckLimits(const Geometry& geometry, const std::string& file) {
+  const formats::smoe::ArchBlock& arch = geometry.arch;
   const auto require = [&](uint64_t value, uint64_t limit, const char* field) {
     if (value <= limit) return;
     throw Error(ErrorCode::kUnsupported,
@@ -60,11 +60,11 @@ void CheckLimits(const Geometry& geometry, const std::string& file) {
   };
   require(geometry.hidden_size, kMaxHidden, "header.d_model");
   require(geometry.vocab_size, kMaxVocab, "header.vocab_size");
-  require(geometry.num_heads, kMaxHeads, "arch.num_heads");
+  require(arch.num_heads, kMaxHeads, "arch.num_heads");
   require(geometry.num_experts, kMaxExperts, "header.max_experts_per_layer");
-  require(geometry.num_layers, kMaxLayers, "arch.num_hidden_layers");
-  require(geometry.expert_width, kMaxIntermediate, "descriptors.rows");
-  require(geometry.shared_width, kMaxIntermediate, "arch.shared_expert_ffn_dim");
+  require(arch.num_hidden_layers, kMaxLayers, "arch.num_hidden_layers");
+  require(arch.moe_ffn_dim, kMaxIntermediate, "descriptors.rows");
+  require(arch.shared_expert_ffn_dim, kMaxIntermediate, "arch.shared_expert_ffn_dim");
 }
 
 // `arch` and the arch block were written together.
@@ -75,19 +75,20 @@ void CheckAgainst(const Geometry& geometry, const ModelConfig& config, const std
                 fmt::format("{} is {}, the vault and its tensors say {}", name, said, expected),
                 {file, std::string("header.__metadata__.") + formats::smoe::kArchName});
   };
+  const formats::smoe::ArchBlock& arch = geometry.arch;
   const LayerConfig& layer = config.layers.front();
   require("hidden_size", config.hidden_size, geometry.hidden_size);
   require("vocab_size", config.vocab_size, geometry.vocab_size);
-  require("num_layers", config.num_layers, geometry.num_layers);
-  require("num_attention_heads", layer.num_heads, geometry.num_heads);
-  require("num_kv_heads", layer.num_kv_heads, geometry.num_kv_heads);
-  require("head_dim", layer.head_dim, geometry.head_dim);
+  require("num_layers", config.num_layers, arch.num_hidden_layers);
+  require("num_attention_heads", layer.num_heads, arch.num_heads);
+  require("num_kv_heads", layer.num_kv_heads, arch.num_kv_heads);
+  require("head_dim", layer.head_dim, arch.head_dim);
   require("moe", config.has_moe, true);
   require("moe.num_experts", config.moe.num_experts, geometry.num_experts);
-  require("moe.top_k", config.moe.top_k, geometry.top_k);
-  require("moe.norm_topk_prob", config.moe.norm_topk_prob, geometry.norm_topk_prob);
-  require("rms_norm_eps", config.rms_norm_eps, geometry.rms_norm_eps);
-  require("rope_theta", static_cast<float>(config.ropes.front().theta), geometry.rope_theta);
+  require("moe.top_k", config.moe.top_k, arch.moe_top_k);
+  require("moe.norm_topk_prob", config.moe.norm_topk_prob, arch.Has(formats::smoe::kNormTopk));
+  require("rms_norm_eps", config.rms_norm_eps, arch.rms_norm_eps);
+  require("rope_theta", static_cast<float>(config.ropes.front().theta), arch.rope_theta);
 }
 
 }  // namespace

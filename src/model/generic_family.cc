@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Keys that reading a config takes account of for every family, or that FamilyRow carries.
-constexpr std::array<std::string_view, 31> kUnderstood = {
+constexpr std::array<std::string_view, 32> kUnderstood = {
     "hidden_size",
     "intermediate_size",
     "moe_intermediate_size",
@@ -32,6 +32,7 @@ constexpr std::array<std::string_view, 31> kUnderstood = {
     "num_local_experts",
     "n_routed_experts",
     "num_experts_per_tok",
+    "moe_top_k",
     "norm_topk_prob",
     "n_shared_experts",
     "shared_expert_intermediate_size",
@@ -120,6 +121,7 @@ std::optional<FamilyRow> GenericFamily(const JsonKeys& keys, std::string* proble
   for (const char* key : {"hidden_size", "intermediate_size", "num_hidden_layers",
                           "num_attention_heads", "vocab_size", "num_experts_per_tok"}) {
     if (keys.Has(key)) continue;
+    if (key == std::string_view("num_experts_per_tok") && keys.Has("moe_top_k")) continue;
     *problem = fmt::format("config key '{}' is missing", key);
     return {};
   }

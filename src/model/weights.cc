@@ -55,6 +55,7 @@ class Binder {
     }
     out_.layers.resize(config_.num_layers);
     for (uint32_t i = 0; i < config_.num_layers; ++i) BindLayer(i);
+    CheckExpertCount();
     RefuseUnknownTensors();
     CountBytes();
   }
@@ -217,7 +218,7 @@ class Binder {
           WhereOf(out_.tensors[by_name_.at(router)]));
     }
     const uint64_t hidden = config_.hidden_size;
-    out->router = BindMatrix(router, Stated(config_.moe.num_experts), hidden);
+    out->router = BindMatrix(router, kAny, hidden);
     for (uint32_t e = 0; e < config_.moe.num_experts; ++e) {
       const std::string expert = fmt::format("{}{}{}.", prefix, roles::kExperts, e);
       if (!Has(Named(expert, roles::kGate))) break;
@@ -231,6 +232,10 @@ class Binder {
                               out->router.rows, out->experts.size()),
                   WhereOf(out_.tensors[by_name_.at(router)]));
     }
+    if (out->experts.size() > most_experts_) {
+      most_experts_ = out->experts.size();
+      widest_router_ = by_name_.at(router);
+    }
     out->expert_bias = BindOptional(Named(prefix, roles::kExpertBias), out->experts.size());
     const std::string shared = Named(prefix, roles::kSharedExpert);
     if (Has(Named(shared, roles::kGate))) {
@@ -242,6 +247,14 @@ class Binder {
   }
 
   // --- the whole ---
+
+  // Layers may have fewer experts than a Hugging Face config states, but one has as many.
+  void CheckExpertCount() const {
+    if (most_experts_ == 0 || Stated(config_.moe.num_experts) == kAny) return;
+    if (most_experts_ == config_.moe.num_experts) return;
+    const TensorView& router = out_.tensors[widest_router_];
+    WrongShape(router, fmt::format("[{}, {}]", config_.moe.num_experts, config_.hidden_size));
+  }
 
   // A tensor of a layer that nothing bound would have changed the result had it been understood; a
   // layer that the config does not count, too.
@@ -296,6 +309,8 @@ class Binder {
   Weights& out_;
   std::unordered_map<std::string_view, uint32_t> by_name_;
   std::vector<bool> used_;
+  size_t most_experts_ = 0;  // of a layer
+  uint32_t widest_router_ = 0;
 };
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "formats/cmf/writer.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "formats/cmf/masks.h"
 #include "formats/cmf/write_journal.h"
 #include "formats/cmf/writer_layout.h"
+#include "formats/partial_file.h"
 #include "moewe/error.h"
 #include "platform/file_io.h"
 #include "platform/mapped_file.h"
@@ -254,38 +254,12 @@ class Writer : public CmfWriter {
 
   // Nobody else may write to the same destination as long as this writer lives.
   void Lock() {
-    struct stat status = {};
     if (dst_ == "-") {
       throw Error(ErrorCode::kUsage, "a CMF file can't be written to standard output", {dst_, ""});
     }
-    if (stat(target_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-      throw Error(ErrorCode::kUsage,
-                  S_ISDIR(status.st_mode) ? "is a folder" : "is there and no regular file",
-                  {dst_, ""});
-    }
-    const bool fresh = lstat(partial_.c_str(), &status) != 0;
-    std::optional<FileDescriptor> file = OpenLocked(partial_);
-    if (!file) {
-      throw Error(ErrorCode::kIo, "another process is writing this file at the moment", {dst_, ""});
-    }
-    file_ = std::move(*file);
-    if (fstat(file_.get(), &status) != 0) ThrowErrno("cannot read", partial_);
-    // An empty one is no more than the lock of a run that was refused, or that died at once.
-    const bool empty = status.st_size == 0;
-    std::string foreign;
-    if (!S_ISREG(status.st_mode) || (!empty && !WriteJournal::IsJournal(journal_path_))) {
-      foreign = partial_;
-    } else if (lstat(journal_path_.c_str(), &status) == 0 &&
-               !WriteJournal::IsJournal(journal_path_)) {
-      foreign = journal_path_;
-    }
-    if (!foreign.empty()) {
-      if (fresh) unlink(partial_.c_str());
-      throw Error(ErrorCode::kUsage,
-                  "is in the way and not of an interrupted run: move it, or choose another DST",
-                  {foreign, ""});
-    }
-    if (!fresh && !empty) resumed_ = CmfResume::kNotAsked;
+    PartialFile partial = OpenPartial(dst_, target_, partial_, journal_path_);
+    file_ = std::move(partial.file);
+    if (partial.resumable) resumed_ = CmfResume::kNotAsked;
   }
 
   // Of everything that decides which bytes go where.

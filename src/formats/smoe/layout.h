@@ -6,9 +6,11 @@
 #define MOEWE_FORMATS_SMOE_LAYOUT_H_
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "quant/dtype.h"
@@ -50,6 +52,8 @@ struct Header {
 enum ArchFlag : uint32_t { kNormTopk = 1, kHasQkNorm = 2, kHasDenseLayer0 = 4 };
 
 struct ArchBlock {
+  uint32_t block_version = 1;
+  uint32_t block_size = kArchSize;
   uint32_t flags = 0;
   float rope_theta = 0.0f;
   uint32_t num_heads = 0;
@@ -59,11 +63,15 @@ struct ArchBlock {
   uint32_t moe_ffn_dim = 0;
   uint32_t dense_ffn_dim = 0;
   uint32_t shared_expert_ffn_dim = 0;
+  uint32_t activation = 0;  // SiLU
   uint32_t num_hidden_layers = 0;
   float rms_norm_eps = 0.0f;
   std::string model_type;  // at most kModelTypeSize bytes are stored
 
   bool Has(ArchFlag flag) const { return (flags & flag) != 0; }
+  void Set(ArchFlag flag, bool on) {
+    flags = on ? flags | flag : flags & ~static_cast<uint32_t>(flag);
+  }
 };
 
 struct ExpertEntry {
@@ -72,11 +80,16 @@ struct ExpertEntry {
   uint64_t byte_offset = 0;
   uint64_t raw_size = 0;
   uint64_t padded_size = 0;
+  uint32_t group_size = kGroupSize;
   uint64_t num_groups = 0;
+  uint32_t reserved = 0;
 };
 
 // One matrix of an expert; offsets count from the blob.
 struct TensorDescriptor {
+  uint8_t tensor_type = 0;  // index into kProjections
+  uint8_t ndim = 2;
+  uint16_t reserved_0 = 0;
   uint32_t rows = 0;
   uint32_t cols = 0;
   uint64_t packed_offset = 0;
@@ -84,6 +97,72 @@ struct TensorDescriptor {
   uint64_t scales_offset = 0;
   uint64_t scales_size = 0;
 };
+
+// The fields of a record in the order of the file, without gaps: visit(name, field). Reading,
+// writing and listing a record are one walk each. Before a header's and an arch block's fields
+// comes the magic, behind the arch block's the model_type.
+template <typename Record, typename Visit>
+  requires std::same_as<std::remove_const_t<Record>, Header>
+void VisitFields(Record& header, Visit visit) {
+  visit("version", header.version);
+  visit("num_moe_layers", header.num_moe_layers);
+  visit("max_experts_per_layer", header.max_experts_per_layer);
+  visit("total_experts", header.total_experts);
+  visit("table_offset", header.table_offset);
+  visit("data_offset", header.data_offset);
+  visit("group_size", header.group_size);
+  visit("bits", header.bits);
+  visit("d_model", header.d_model);
+  visit("vocab_size", header.vocab_size);
+  visit("ffn_dim", header.ffn_dim);
+  visit("reserved_ext", header.reserved_ext);
+}
+
+template <typename Record, typename Visit>
+  requires std::same_as<std::remove_const_t<Record>, ArchBlock>
+void VisitFields(Record& arch, Visit visit) {
+  visit("block_version", arch.block_version);
+  visit("block_size", arch.block_size);
+  visit("flags", arch.flags);
+  visit("rope_theta", arch.rope_theta);
+  visit("num_heads", arch.num_heads);
+  visit("num_kv_heads", arch.num_kv_heads);
+  visit("head_dim", arch.head_dim);
+  visit("moe_top_k", arch.moe_top_k);
+  visit("moe_ffn_dim", arch.moe_ffn_dim);
+  visit("dense_ffn_dim", arch.dense_ffn_dim);
+  visit("shared_expert_ffn_dim", arch.shared_expert_ffn_dim);
+  visit("activation", arch.activation);
+  visit("num_hidden_layers", arch.num_hidden_layers);
+  visit("rms_norm_eps", arch.rms_norm_eps);
+}
+
+template <typename Record, typename Visit>
+  requires std::same_as<std::remove_const_t<Record>, ExpertEntry>
+void VisitFields(Record& entry, Visit visit) {
+  visit("layer_id", entry.layer_id);
+  visit("expert_id", entry.expert_id);
+  visit("byte_offset", entry.byte_offset);
+  visit("raw_size", entry.raw_size);
+  visit("padded_size", entry.padded_size);
+  visit("group_size", entry.group_size);
+  visit("num_groups", entry.num_groups);
+  visit("reserved", entry.reserved);
+}
+
+template <typename Record, typename Visit>
+  requires std::same_as<std::remove_const_t<Record>, TensorDescriptor>
+void VisitFields(Record& tensor, Visit visit) {
+  visit("tensor_type", tensor.tensor_type);
+  visit("ndim", tensor.ndim);
+  visit("reserved_0", tensor.reserved_0);
+  visit("rows", tensor.rows);
+  visit("cols", tensor.cols);
+  visit("packed_offset", tensor.packed_offset);
+  visit("packed_size", tensor.packed_size);
+  visit("scales_offset", tensor.scales_offset);
+  visit("scales_size", tensor.scales_size);
+}
 
 inline constexpr std::array<std::string_view, 3> kProjections = {"gate_proj", "up_proj",
                                                                  "down_proj"};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/hash64.h"
+#include "formats/safetensors/safetensors.h"
 
 namespace moewe::formats::smoe {
 namespace {
@@ -14,9 +15,15 @@ namespace {
 constexpr uint64_t kAny = 0;
 constexpr uint64_t kKeyBlobBytes = 4096;
 
+// Constants of vaults without an arch block.
+constexpr float kLegacyTheta = 1e6f;
+constexpr uint32_t kLegacyTopK = 8;
+constexpr uint32_t kLegacyHeadDim = 128;
+constexpr float kLegacyEps = 1e-6f;
+
 class PairChecker {
  public:
-  PairChecker(const VaultTables& vault, const std::string& vault_path, const ScoutView& scout)
+  PairChecker(const VaultTables& vault, const std::string& vault_path, const ScoutFile& scout)
       : vault_(vault), vault_path_(vault_path), scout_(scout) {}
 
   Geometry Run() {
@@ -24,11 +31,16 @@ class PairChecker {
       out_.arch_json = arch->second;
     }
     CheckEnds();
-    CountLayers();
-    TakeConstants();
-    for (uint32_t i = 0; i < out_.num_layers; ++i) CheckLayer(i);
+    const uint32_t layers = CountLayers();
+    arch_ = vault_.arch ? *vault_.arch : LegacyArch();
+    arch_.num_hidden_layers = layers;
+    TakeExperts();
+    for (uint32_t i = 0; i < arch_.num_hidden_layers; ++i) CheckLayer(i);
     CheckTopK();
-    CompareWithArch();
+    if (vault_.arch) CompareWith(*vault_.arch);
+    arch_.shared_expert_ffn_dim = shared_width_;
+    if (first_dense_ != 0) arch_.dense_ffn_dim = first_dense_;
+    out_.arch = arch_;
     return std::move(out_);
   }
 
@@ -108,8 +120,8 @@ class PairChecker {
 
   static std::string Layer(uint32_t index) { return fmt::format("model.layers.{}.", index); }
 
-  void CountLayers() {
-    uint32_t& layers = out_.num_layers;
+  uint32_t CountLayers() const {
+    uint32_t layers = 0;
     while (Has(Layer(layers) + "input_layernorm.weight")) ++layers;
     // A later layer makes the one that is not there a gap.
     for (const TensorView& tensor : scout_.tensors.views()) {
@@ -123,36 +135,29 @@ class PairChecker {
     }
     if (layers == 0) Need(Layer(0) + "input_layernorm.weight", {kAny});
     const uint32_t last = vault_.layers.rbegin()->first;
-    if (last < layers) return;
+    if (last < layers) return layers;
     const auto entry = std::find_if(vault_.experts.begin(), vault_.experts.end(),
                                     [&](const Expert& e) { return e.entry.layer_id == last; });
     FailVault(fmt::format("table[{}].layer_id", entry - vault_.experts.begin()),
               fmt::format("is {}, the Scout has {} layers", last, layers));
   }
 
-  void TakeConstants() {
-    const uint32_t experts = vault_.header.max_experts_per_layer;
-    out_.num_experts = experts;
+  void TakeExperts() {
+    out_.num_experts = vault_.header.max_experts_per_layer;
+    arch_.moe_ffn_dim = 0;
     for (const Expert& expert : vault_.experts) {
-      out_.expert_width = std::max(out_.expert_width, expert.tensors[0].rows);
+      arch_.moe_ffn_dim = std::max(arch_.moe_ffn_dim, expert.tensors[0].rows);
     }
-    if (vault_.arch) {
-      const ArchBlock& arch = *vault_.arch;
-      out_.model_type = arch.model_type;
-      out_.num_heads = arch.num_heads;
-      out_.num_kv_heads = arch.num_kv_heads;
-      out_.head_dim = arch.head_dim;
-      out_.rope_theta = arch.rope_theta;
-      out_.rms_norm_eps = arch.rms_norm_eps;
-      out_.top_k = arch.moe_top_k;
-      out_.norm_topk_prob = arch.Has(kNormTopk);
-      return;
-    }
-    out_.head_dim = kLegacyHeadDim;
-    out_.rope_theta = kLegacyTheta;
-    out_.rms_norm_eps = kLegacyEps;
-    out_.top_k = std::min(kLegacyTopK, experts);
-    out_.norm_topk_prob = true;
+  }
+
+  // What a vault without an arch block means.
+  ArchBlock LegacyArch() {
+    ArchBlock arch;
+    arch.flags = kNormTopk;
+    arch.rope_theta = kLegacyTheta;
+    arch.head_dim = kLegacyHeadDim;
+    arch.moe_top_k = std::min(kLegacyTopK, vault_.header.max_experts_per_layer);
+    arch.rms_norm_eps = kLegacyEps;
     const auto heads = [&](const char* role) {
       const std::string name = Layer(0) + "self_attn." + role + "_proj.weight";
       const uint64_t rows = Need(name, {kAny, out_.hidden_size}).shape[0];
@@ -161,18 +166,18 @@ class PairChecker {
       }
       return static_cast<uint32_t>(rows / kLegacyHeadDim);
     };
-    out_.num_heads = heads("q");
-    out_.num_kv_heads = heads("k");
-    if (out_.num_heads % out_.num_kv_heads != 0) {
-      FailLegacyHeads(fmt::format("{} query heads are no multiple of {} key heads", out_.num_heads,
-                                  out_.num_kv_heads));
+    arch.num_heads = heads("q");
+    arch.num_kv_heads = heads("k");
+    if (arch.num_heads % arch.num_kv_heads != 0) {
+      FailLegacyHeads(fmt::format("{} query heads are no multiple of {} key heads", arch.num_heads,
+                                  arch.num_kv_heads));
     }
     for (const char* role : {"q", "k"}) {
       const std::string name = Layer(0) + "self_attn." + role + "_norm.weight";
       if (!Has(name)) continue;
       const uint64_t length = Need(name, {kAny}).shape[0];
       const uint64_t all =
-          uint64_t{kLegacyHeadDim} * (*role == 'q' ? out_.num_heads : out_.num_kv_heads);
+          uint64_t{kLegacyHeadDim} * (*role == 'q' ? arch.num_heads : arch.num_kv_heads);
       if (length != kLegacyHeadDim && length != all) {
         FailLegacyHeads(fmt::format("{} has {} elements", name, length));
       }
@@ -181,7 +186,8 @@ class PairChecker {
          fmt::format("a v1 vault has no constants of its model; assumed: rope_theta 1e6, top-{} "
                      "with weights renormalized, head_dim {}, rms_norm_eps 1e-6 (vault upgrade "
                      "writes those of a config.json)",
-                     out_.top_k, kLegacyHeadDim));
+                     arch.moe_top_k, kLegacyHeadDim));
+    return arch;
   }
 
   [[noreturn]] void FailLegacyHeads(const std::string& reason) const {
@@ -200,7 +206,7 @@ class PairChecker {
     const auto layer = vault_.layers.find(index);
     const std::string mlp = prefix + "mlp.";
     const bool dense = Has(mlp + "gate_proj.weight");
-    if (index == 0) out_.has_dense_layer_0 = dense;
+    if (index == 0) arch_.Set(kHasDenseLayer0, dense);
     if (layer == vault_.layers.end()) {
       if (Has(mlp + "gate.weight") && !dense) {
         FailTensor(ErrorCode::kParse, mlp + "gate.weight",
@@ -220,8 +226,8 @@ class PairChecker {
 
   void CheckAttention(uint32_t index, const std::string& prefix) {
     const uint64_t hidden = out_.hidden_size;
-    const uint64_t q_rows = uint64_t{out_.num_heads} * out_.head_dim;
-    const uint64_t kv_rows = uint64_t{out_.num_kv_heads} * out_.head_dim;
+    const uint64_t q_rows = uint64_t{arch_.num_heads} * arch_.head_dim;
+    const uint64_t kv_rows = uint64_t{arch_.num_kv_heads} * arch_.head_dim;
     const bool by_arch = !out_.arch_json.empty();  // heads may differ by layer: binding checks them
     if (index == 0 && vault_.arch) {
       const auto compare = [&](const char* role, const char* field, uint64_t rows, uint32_t heads) {
@@ -230,10 +236,10 @@ class PairChecker {
         if (stored == rows) return;
         FailVault(std::string("arch.") + field,
                   fmt::format("{} heads of head_dim {} mean {} rows, {} has {}", heads,
-                              out_.head_dim, rows, name, stored));
+                              arch_.head_dim, rows, name, stored));
       };
-      compare("q", "num_heads", q_rows, out_.num_heads);
-      compare("k", "num_kv_heads", kv_rows, out_.num_kv_heads);
+      compare("q", "num_heads", q_rows, arch_.num_heads);
+      compare("k", "num_kv_heads", kv_rows, arch_.num_kv_heads);
     }
     const uint64_t q = by_arch && index > 0 ? kAny : q_rows;
     Need(prefix + "q_proj.weight", {q, hidden});
@@ -246,14 +252,14 @@ class PairChecker {
     NeedIfThere(prefix + "o_proj.bias", {hidden});
     CheckNorm(prefix + "q_norm.weight", q);
     CheckNorm(prefix + "k_norm.weight", kv_rows);
-    if (index == 0) out_.has_qk_norm = Has(prefix + "q_norm.weight");
+    if (index == 0) arch_.Set(kHasQkNorm, Has(prefix + "q_norm.weight"));
   }
 
   // Of each head, or of all together.
   void CheckNorm(const std::string& name, uint64_t all) const {
     if (!Has(name)) return;
     const uint64_t length = Need(name, {kAny}).shape[0];
-    if (length != out_.head_dim) Need(name, {all});
+    if (length != arch_.head_dim) Need(name, {all});
   }
 
   uint32_t CheckFfn(const std::string& prefix) const {
@@ -272,7 +278,7 @@ class PairChecker {
         there = there || Has(fmt::format("{}{}{}.weight", mlp, spelling, projection));
       }
       if (!there) continue;
-      out_.shared_width = std::max(out_.shared_width, CheckFfn(mlp + spelling));
+      shared_width_ = std::max(shared_width_, CheckFfn(mlp + spelling));
       NeedIfThere(mlp + "shared_expert_gate.weight", {1, out_.hidden_size});
       return;
     }
@@ -282,47 +288,41 @@ class PairChecker {
 
   void CheckTopK() const {
     for (const auto& [layer, count] : vault_.layers) {
-      if (out_.top_k <= count) continue;
+      if (arch_.moe_top_k <= count) continue;
       FailVault(vault_.arch ? "arch.moe_top_k" : "moe_top_k",
-                fmt::format("{} of the {} experts of layer {}", out_.top_k, count, layer));
+                fmt::format("{} of the {} experts of layer {}", arch_.moe_top_k, count, layer));
     }
   }
 
-  void CompareWithArch() {
-    out_.dense_width = first_dense_;
-    if (!vault_.arch) return;
-    const ArchBlock& arch = *vault_.arch;
-    if (out_.dense_width == 0) out_.dense_width = arch.dense_ffn_dim;
-    const auto flag = [&](const char* name, bool said, bool found) {
-      if (said == found) return;
-      Warn(std::string("arch.flags.") + name,
-           fmt::format("the arch block says {}, the tensors {}; they count", said, found));
+  // Of what the block says about the tensors.
+  void CompareWith(const ArchBlock& said) {
+    const auto compare = [&](const std::string& field, auto said_value, auto found) {
+      if (said_value == found) return;
+      Warn("arch." + field,
+           fmt::format("the arch block says {}, the tensors {}; they count", said_value, found));
     };
-    flag("has_qk_norm", arch.Has(kHasQkNorm), out_.has_qk_norm);
-    flag("has_dense_layer_0", arch.Has(kHasDenseLayer0), out_.has_dense_layer_0);
-    const auto number = [&](const char* name, uint32_t said, uint32_t found) {
-      if (said == found) return;
-      Warn(std::string("arch.") + name,
-           fmt::format("the arch block says {}, the tensors {}; they count", said, found));
-    };
-    number("num_hidden_layers", arch.num_hidden_layers, out_.num_layers);
-    number("shared_expert_ffn_dim", arch.shared_expert_ffn_dim, out_.shared_width);
-    if (first_dense_ != 0) number("dense_ffn_dim", arch.dense_ffn_dim, first_dense_);
+    compare("flags.has_qk_norm", said.Has(kHasQkNorm), arch_.Has(kHasQkNorm));
+    compare("flags.has_dense_layer_0", said.Has(kHasDenseLayer0), arch_.Has(kHasDenseLayer0));
+    compare("num_hidden_layers", said.num_hidden_layers, arch_.num_hidden_layers);
+    compare("shared_expert_ffn_dim", said.shared_expert_ffn_dim, shared_width_);
+    if (first_dense_ != 0) compare("dense_ffn_dim", said.dense_ffn_dim, first_dense_);
     for (const Expert& expert : vault_.experts) {
-      if (expert.tensors[0].rows == arch.moe_ffn_dim) continue;
-      number("moe_ffn_dim", arch.moe_ffn_dim, expert.tensors[0].rows);
+      if (expert.tensors[0].rows == said.moe_ffn_dim) continue;
+      compare("moe_ffn_dim", said.moe_ffn_dim, expert.tensors[0].rows);
       break;
     }
   }
 
   const VaultTables& vault_;
   const std::string& vault_path_;
-  const ScoutView& scout_;
+  const ScoutFile& scout_;
   Geometry out_;
-  uint32_t first_dense_ = 0;
+  ArchBlock arch_;             // becomes out_.arch
+  uint32_t first_dense_ = 0;   // width of the first dense layer, 0 = none
+  uint32_t shared_width_ = 0;  // the widest shared expert
 };
 
-void CheckKey(const VaultTables& vault, Bytes file, const ScoutView& scout) {
+void CheckKey(const VaultTables& vault, Bytes file, const ScoutFile& scout) {
   const auto stored = scout.metadata.find(kKeyName);
   if (stored == scout.metadata.end()) return;
   const std::string key = VaultKey(vault, file);
@@ -335,8 +335,26 @@ void CheckKey(const VaultTables& vault, Bytes file, const ScoutView& scout) {
 
 }  // namespace
 
+ScoutFile ScoutFile::Open(const std::string& path, size_t more) {
+  ScoutFile scout;
+  scout.path = path;
+  scout.file = MappedFile::Open(path);
+  SafetensorsHeader header = ParseSafetensors(scout.file->bytes(), path);
+  scout.metadata = std::move(header.metadata);
+  scout.tensors.Reserve(header.entries.size() + more);
+  for (SafetensorsEntry& entry : header.entries) {
+    if (entry.dtype) {
+      // The parser refuses names that are there twice.
+      scout.tensors.Add(ViewOf(std::move(entry), scout.file->bytes(), 1));
+    } else {
+      scout.opaque.push_back(OpaqueOf(std::move(entry)));
+    }
+  }
+  return scout;
+}
+
 Geometry CheckPair(const VaultTables& vault, const std::string& vault_path, Bytes vault_file,
-                   const ScoutView& scout) {
+                   const ScoutFile& scout) {
   Geometry geometry = PairChecker(vault, vault_path, scout).Run();
   CheckKey(vault, vault_file, scout);
   return geometry;

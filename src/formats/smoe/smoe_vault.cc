@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/hash64.h"
-#include "formats/safetensors/safetensors.h"
 #include "platform/file_io.h"
 
 namespace moewe::formats {
@@ -14,37 +13,24 @@ namespace {
 
 constexpr uint64_t kChatLimit = uint64_t{256} << 20;
 
+template <typename Record>
+void AddFields(const Record& record, Json* json) {
+  VisitFields(record, [&](const char* name, auto value) { (*json)[name] = value; });
+}
+
 Json HeaderJson(const smoe::Header& header) {
-  return {{"version", header.version},
-          {"num_moe_layers", header.num_moe_layers},
-          {"max_experts_per_layer", header.max_experts_per_layer},
-          {"total_experts", header.total_experts},
-          {"table_offset", header.table_offset},
-          {"data_offset", header.data_offset},
-          {"group_size", header.group_size},
-          {"bits", header.bits},
-          {"d_model", header.d_model},
-          {"vocab_size", header.vocab_size},
-          {"ffn_dim", header.ffn_dim},
-          {"reserved_ext", header.reserved_ext}};
+  Json json;
+  AddFields(header, &json);
+  return json;
 }
 
 Json ArchJson(const smoe::ArchBlock& arch) {
-  return {{"model_type", arch.model_type},
-          {"norm_topk_prob", arch.Has(smoe::kNormTopk)},
-          {"has_qk_norm", arch.Has(smoe::kHasQkNorm)},
-          {"has_dense_layer_0", arch.Has(smoe::kHasDenseLayer0)},
-          {"rope_theta", arch.rope_theta},
-          {"num_heads", arch.num_heads},
-          {"num_kv_heads", arch.num_kv_heads},
-          {"head_dim", arch.head_dim},
-          {"moe_top_k", arch.moe_top_k},
-          {"moe_ffn_dim", arch.moe_ffn_dim},
-          {"dense_ffn_dim", arch.dense_ffn_dim},
-          {"shared_expert_ffn_dim", arch.shared_expert_ffn_dim},
-          {"activation", 0},
-          {"num_hidden_layers", arch.num_hidden_layers},
-          {"rms_norm_eps", arch.rms_norm_eps}};
+  Json json = {{"model_type", arch.model_type},
+               {"norm_topk_prob", arch.Has(smoe::kNormTopk)},
+               {"has_qk_norm", arch.Has(smoe::kHasQkNorm)},
+               {"has_dense_layer_0", arch.Has(smoe::kHasDenseLayer0)}};
+  AddFields(arch, &json);
+  return json;
 }
 
 }  // namespace
@@ -63,8 +49,7 @@ std::unique_ptr<SmoeVault> SmoeVault::Open(const std::string& path, const std::s
   const SmoeCompanions companions = CompanionsOf(path);
   result->OpenScout(scout.empty() ? companions.scout : scout);
   result->geometry_ =
-      smoe::CheckPair(result->tables_, path, result->vault_->bytes(),
-                      {result->paths_.back(), result->index_, result->opaque_, result->metadata_});
+      smoe::CheckPair(result->tables_, path, result->vault_->bytes(), result->scout_);
   result->AddExperts();
   result->OpenCompanions(companions);
   result->Describe();
@@ -79,19 +64,8 @@ void SmoeVault::OpenScout(const std::string& path) {
                 "another place",
                 {path, ""});
   }
-  scout_ = MappedFile::Open(path);
+  scout_ = smoe::ScoutFile::Open(path, 3 * tables_.experts.size());
   paths_.push_back(path);
-  SafetensorsHeader header = ParseSafetensors(scout_->bytes(), path);
-  metadata_ = std::move(header.metadata);
-  index_.Reserve(header.entries.size() + 3 * tables_.experts.size());
-  for (SafetensorsEntry& entry : header.entries) {
-    if (entry.dtype) {
-      // The parser refuses names that are there twice.
-      index_.Add(ViewOf(std::move(entry), scout_->bytes(), 1));
-    } else {
-      opaque_.push_back(OpaqueOf(std::move(entry)));
-    }
-  }
 }
 
 void SmoeVault::AddExperts() {
@@ -104,19 +78,21 @@ void SmoeVault::AddExperts() {
                               expert.entry.expert_id, smoe::kProjections[t]);
       view.dtype = smoe::ExpertDType(tables_.header.bits);
       view.shape = {tensor.rows, tensor.cols};
-      view.file_offset = expert.entry.byte_offset + tensor.packed_offset;
-      const Bytes packed = file.subspan(view.file_offset, tensor.packed_size);
+      const uint64_t at = expert.entry.byte_offset + tensor.packed_offset;
+      const Bytes packed = file.subspan(at, tensor.packed_size);
       const Bytes scales =
           file.subspan(expert.entry.byte_offset + tensor.scales_offset, tensor.scales_size);
       if (smoe::IsContiguous(tensor)) {
-        view.bytes = file.subspan(view.file_offset, packed.size() + scales.size());
+        view.file_offset = at;
+        view.bytes = file.subspan(at, packed.size() + scales.size());
       } else {
+        view.file_offset = kNotInFile;
         std::vector<uint8_t>& copy = copies_.emplace_back(packed.begin(), packed.end());
         copy.insert(copy.end(), scales.begin(), scales.end());
         view.bytes = copy;
       }
       const std::string name = view.name;
-      if (!index_.Add(std::move(view))) {
+      if (!scout_.tensors.Add(std::move(view))) {
         throw Error(ErrorCode::kParse, "is an expert's, which the vault has already",
                     {paths_[1], name});
       }
@@ -138,12 +114,12 @@ void SmoeVault::OpenCompanions(const SmoeCompanions& companions) {
 void SmoeVault::Describe() {
   config_["header"] = HeaderJson(tables_.header);
   if (tables_.arch) config_["arch"] = ArchJson(*tables_.arch);
-  if (!metadata_.empty()) config_["scout"] = metadata_;
+  if (!scout_.metadata.empty()) config_["scout"] = scout_.metadata;
 }
 
 void SmoeVault::CheckReadable() const {
   vault_->Check();
-  scout_->Check();
+  scout_.file->Check();
   if (tokenizer_) tokenizer_->Check();
 }
 

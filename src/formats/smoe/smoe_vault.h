@@ -4,7 +4,6 @@
 #define MOEWE_FORMATS_SMOE_SMOE_VAULT_H_
 
 #include <deque>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,7 +12,6 @@
 #include "formats/checkpoint.h"
 #include "formats/smoe/scout.h"
 #include "formats/smoe/vault_tables.h"
-#include "formats/tensor_index.h"
 #include "platform/mapped_file.h"
 
 namespace moewe::formats {
@@ -28,7 +26,8 @@ SmoeCompanions CompanionsOf(const std::string& vault);
 
 // tensors() are the Scout's in data order, under their own names, then the experts' as
 // "model.layers.N.mlp.experts.E.gate_proj.weight" and so on, of dtype smoe_q4 or smoe_q2, in table
-// order. An expert whose parts do not lie in the usual order is copied when the vault is opened.
+// order. A matrix whose scales do not follow its codes is copied when the vault is opened: its
+// file_offset is kNotInFile, that of any other is where its bytes lie in the vault.
 class SmoeVault : public Checkpoint {
  public:
   // `scout` empty: the companion. Throws what ParseVaultTables, ParseSafetensors and
@@ -39,9 +38,9 @@ class SmoeVault : public Checkpoint {
   CheckpointKind kind() const override { return CheckpointKind::kSmoe; }
   // The vault, then the Scout.
   const std::vector<std::string>& files() const override { return paths_; }
-  const std::vector<TensorView>& tensors() const override { return index_.views(); }
-  const TensorView* Find(std::string_view name) const override { return index_.Find(name); }
-  const std::vector<OpaqueTensor>& opaque_tensors() const override { return opaque_; }
+  const std::vector<TensorView>& tensors() const override { return scout_.tensors.views(); }
+  const TensorView* Find(std::string_view name) const override { return scout_.tensors.Find(name); }
+  const std::vector<OpaqueTensor>& opaque_tensors() const override { return scout_.opaque; }
   const Json& config() const override { return config_; }
   Bytes tokenizer_json() const override { return tokenizer_ ? tokenizer_->bytes() : Bytes(); }
   const Json& chat_bundle() const override { return chat_bundle_; }
@@ -61,13 +60,10 @@ class SmoeVault : public Checkpoint {
 
   std::vector<std::string> paths_;
   std::unique_ptr<MappedFile> vault_;
-  std::unique_ptr<MappedFile> scout_;
+  smoe::ScoutFile scout_;  // the experts' views are added to its tensors
   std::unique_ptr<MappedFile> tokenizer_;
   smoe::VaultTables tables_;
   smoe::Geometry geometry_;
-  TensorIndex index_;
-  std::vector<OpaqueTensor> opaque_;
-  std::map<std::string, std::string> metadata_;
   std::deque<std::vector<uint8_t>> copies_;  // codes and scales brought together
   Json config_;
   Json chat_bundle_;

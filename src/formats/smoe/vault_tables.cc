@@ -9,6 +9,14 @@
 namespace moewe::formats::smoe {
 namespace {
 
+// All fields of a record, from the reader's place on.
+template <typename Record>
+void ReadFields(ByteReader* reader, Record* record) {
+  VisitFields(*record, [&](const char* name, auto& field) {
+    field = reader->Read<std::remove_reference_t<decltype(field)>>(name);
+  });
+}
+
 class Parser {
  public:
   Parser(Bytes file, const std::string& path, FunctionRef<void(const Error&)> on_problem)
@@ -68,22 +76,11 @@ class Parser {
       Fail(ErrorCode::kInvalidMagic, "header.magic", "is not that of a .smoe vault", 0);
     }
     Header& header = out_.header;
-    header.version = reader.U32("header.version");
+    ReadFields(&reader, &header);
     if (header.version != 1 && header.version != 2) {
       Fail(ErrorCode::kUnsupportedVersion, "header.version",
            fmt::format("version {}; moewe reads 1 and 2", header.version), kVersionOffset);
     }
-    header.num_moe_layers = reader.U32("header.num_moe_layers");
-    header.max_experts_per_layer = reader.U32("header.max_experts_per_layer");
-    header.total_experts = reader.U32("header.total_experts");
-    header.table_offset = reader.U64("header.table_offset");
-    header.data_offset = reader.U64("header.data_offset");
-    header.group_size = reader.U32("header.group_size");
-    header.bits = reader.U32("header.bits");
-    header.d_model = reader.U32("header.d_model");
-    header.vocab_size = reader.U32("header.vocab_size");
-    header.ffn_dim = reader.U32("header.ffn_dim");
-    header.reserved_ext = reader.U32("header.reserved_ext");
     CheckHeader();
   }
 
@@ -157,29 +154,20 @@ class Parser {
     if (!std::equal(magic.begin(), magic.end(), kArchMagic.begin())) {
       Fail(ErrorCode::kInvalidMagic, "arch.magic", "is not SARC", at);
     }
-    if (const uint32_t version = reader.U32("arch.block_version"); version != 1) {
-      Fail(ErrorCode::kUnsupportedVersion, "arch.block_version",
-           fmt::format("version {}; moewe reads 1", version));
-    }
-    if (const uint32_t size = reader.U32("arch.block_size"); size != kArchSize) {
-      Fail(ErrorCode::kParse, "arch.block_size", fmt::format("must be {}, is {}", kArchSize, size));
-    }
     ArchBlock arch;
-    arch.flags = reader.U32("arch.flags");
-    arch.rope_theta = reader.Read<float>("arch.rope_theta");
-    arch.num_heads = reader.U32("arch.num_heads");
-    arch.num_kv_heads = reader.U32("arch.num_kv_heads");
-    arch.head_dim = reader.U32("arch.head_dim");
-    arch.moe_top_k = reader.U32("arch.moe_top_k");
-    arch.moe_ffn_dim = reader.U32("arch.moe_ffn_dim");
-    arch.dense_ffn_dim = reader.U32("arch.dense_ffn_dim");
-    arch.shared_expert_ffn_dim = reader.U32("arch.shared_expert_ffn_dim");
-    if (const uint32_t activation = reader.U32("arch.activation"); activation != 0) {
-      Fail(ErrorCode::kUnsupported, "arch.activation",
-           fmt::format("{} is unknown; 0 (SiLU) is the only one", activation));
+    ReadFields(&reader, &arch);
+    if (arch.block_version != 1) {
+      Fail(ErrorCode::kUnsupportedVersion, "arch.block_version",
+           fmt::format("version {}; moewe reads 1", arch.block_version));
     }
-    arch.num_hidden_layers = reader.U32("arch.num_hidden_layers");
-    arch.rms_norm_eps = reader.Read<float>("arch.rms_norm_eps");
+    if (arch.block_size != kArchSize) {
+      Fail(ErrorCode::kParse, "arch.block_size",
+           fmt::format("must be {}, is {}", kArchSize, arch.block_size));
+    }
+    if (arch.activation != 0) {
+      Fail(ErrorCode::kUnsupported, "arch.activation",
+           fmt::format("{} is unknown; 0 (SiLU) is the only one", arch.activation));
+    }
     arch.model_type = ModelType(reader.Take(kModelTypeSize, "arch.model_type"));
     const Bytes reserved = reader.Take(reader.remaining(), "arch.reserved");
     if (std::any_of(reserved.begin(), reserved.end(), [](uint8_t b) { return b != 0; })) {
@@ -236,19 +224,13 @@ class Parser {
     const uint64_t at = kHeaderSize + index * kEntrySize;
     ByteReader reader(file_.subspan(at, kEntrySize), path_, at);
     ExpertEntry& entry = out_.experts[index].entry;
-    entry.layer_id = reader.U32("layer_id");
-    entry.expert_id = reader.U32("expert_id");
-    entry.byte_offset = reader.U64("byte_offset");
-    entry.raw_size = reader.U64("raw_size");
-    entry.padded_size = reader.U64("padded_size");
-    const uint32_t group_size = reader.U32("group_size");
-    entry.num_groups = reader.U64("num_groups");
-    if (reader.U32("reserved") != 0) Warn(EntryField(index, "reserved"), "is not zero; ignored");
+    ReadFields(&reader, &entry);
+    if (entry.reserved != 0) Warn(EntryField(index, "reserved"), "is not zero; ignored");
     const auto report = [&](const char* field, const std::string& message) {
       Report(ErrorCode::kParse, EntryField(index, field), message);
     };
-    if (group_size != kGroupSize) {
-      report("group_size", fmt::format("must be {}, is {}", kGroupSize, group_size));
+    if (entry.group_size != kGroupSize) {
+      report("group_size", fmt::format("must be {}, is {}", kGroupSize, entry.group_size));
     }
     CheckPlace(index, entry);
     const uint64_t id = VaultTables::Id(entry.layer_id, entry.expert_id);
@@ -307,16 +289,9 @@ class Parser {
 
   bool ReadDescriptor(uint32_t index, size_t t, ByteReader* reader) {
     TensorDescriptor& tensor = out_.experts[index].tensors[t];
-    const uint32_t type = reader->U8("tensor_type");
-    const uint32_t dimensions = reader->U8("ndim");
-    const uint32_t reserved = reader->U16("reserved_0");
-    tensor.rows = reader->U32("rows");
-    tensor.cols = reader->U32("cols");
-    tensor.packed_offset = reader->U64("packed_offset");
-    tensor.packed_size = reader->U64("packed_size");
-    tensor.scales_offset = reader->U64("scales_offset");
-    tensor.scales_size = reader->U64("scales_size");
-    if (reserved != 0) Warn(DescriptorField(index, t, "reserved_0"), "is not zero; ignored");
+    ReadFields(reader, &tensor);
+    if (tensor.reserved_0 != 0)
+      Warn(DescriptorField(index, t, "reserved_0"), "is not zero; ignored");
     bool good = true;
     const auto require = [&](bool condition, ErrorCode code, const char* field,
                              const std::string& message) {
@@ -324,9 +299,10 @@ class Parser {
       good = false;
       Report(code, DescriptorField(index, t, field), Name(index, t) + message);
     };
-    require(type == t, ErrorCode::kParse, "tensor_type", fmt::format("must be {}, is {}", t, type));
-    require(dimensions == 2, ErrorCode::kParse, "ndim",
-            fmt::format("must be 2, is {}", dimensions));
+    require(tensor.tensor_type == t, ErrorCode::kParse, "tensor_type",
+            fmt::format("must be {}, is {}", t, tensor.tensor_type));
+    require(tensor.ndim == 2, ErrorCode::kParse, "ndim",
+            fmt::format("must be 2, is {}", tensor.ndim));
     require(tensor.rows != 0, ErrorCode::kParse, "rows", "is 0");
     require(tensor.cols != 0, ErrorCode::kParse, "cols", "is 0");
     // Not more than the file can hold, so that no later product overflows.

@@ -1,7 +1,6 @@
 #include "formats/smoe/vault_writer.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -11,15 +10,20 @@
 
 #include "base/bytes_of.h"
 #include "base/hash64.h"
+#include "formats/partial_file.h"
 #include "moewe/error.h"
 #include "platform/mapped_file.h"
+#include "platform/mapped_pages.h"
+#include "platform/write_target.h"
 
 namespace moewe::formats::smoe {
 namespace {
 
-TensorDescriptor Descriptor(uint32_t rows, uint32_t cols, uint32_t bits, uint64_t* offset) {
+TensorDescriptor Descriptor(uint8_t type, uint32_t rows, uint32_t cols, uint32_t bits,
+                            uint64_t* offset) {
   const uint64_t elements = uint64_t{rows} * cols;
   TensorDescriptor tensor;
+  tensor.tensor_type = type;
   tensor.rows = rows;
   tensor.cols = cols;
   tensor.packed_offset = *offset;
@@ -55,9 +59,9 @@ VaultPlan PlanVault(uint32_t bits, uint32_t d_model, uint32_t vocab_size,
     header.max_experts_per_layer = std::max(header.max_experts_per_layer, ++layers[planned.layer]);
     Expert expert;
     uint64_t size = 0;
-    expert.tensors = {Descriptor(planned.width, d_model, bits, &size),
-                      Descriptor(planned.width, d_model, bits, &size),
-                      Descriptor(d_model, planned.width, bits, &size)};
+    expert.tensors = {Descriptor(0, planned.width, d_model, bits, &size),
+                      Descriptor(1, planned.width, d_model, bits, &size),
+                      Descriptor(2, d_model, planned.width, bits, &size)};
     ExpertEntry& entry = expert.entry;
     entry.layer_id = planned.layer;
     entry.expert_id = planned.expert;
@@ -77,31 +81,23 @@ VaultWriter::VaultWriter(VaultPlan plan, std::string dst, const CmfWriterOptions
       tables_(SerializeTables(plan_.header, plan_.experts, plan_.arch)),
       options_(options),
       dst_(std::move(dst)),
-      partial_(dst_ + ".partial"),
-      journal_path_(dst_ + ".partial.journal"),
+      target_(BehindLinks(dst_)),
+      partial_(target_ + ".partial"),
+      journal_path_(partial_ + ".journal"),
       done_(plan_.experts.size(), false) {
-  struct stat status = {};
-  if (stat(dst_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    throw Error(ErrorCode::kUsage,
-                S_ISDIR(status.st_mode) ? "is a folder" : "is there and no regular file",
-                {dst_, ""});
-  }
-  const bool fresh = !std::filesystem::exists(partial_);
-  std::optional<FileDescriptor> file = OpenLocked(partial_);
-  if (!file) {
-    throw Error(ErrorCode::kIo, "another process is writing this file at the moment", {dst_, ""});
-  }
-  file_ = std::move(*file);
-  if (!fresh && std::filesystem::file_size(partial_) > 0) resumed_ = CmfResume::kNotAsked;
+  PartialFile partial = OpenPartial(dst_, target_, partial_, journal_path_);
+  file_ = std::move(partial.file);
+  if (partial.resumable) resumed_ = CmfResume::kNotAsked;
   try {
     const ExpertEntry& last = plan_.experts.back().entry;
     const uint64_t size = last.byte_offset + last.padded_size;
     const JournalIdentity identity = Identity();
     const std::vector<JournalRecord> kept = Recover(identity);
     CheckSpace(file_.get(), size, dst_);
+    // The journal first: a file that is not empty and has none is not ours.
     if (kept.empty()) ResizeFile(file_.get(), 0, partial_);
-    ReserveSpace(file_.get(), size, partial_);
     journal_.emplace(journal_path_, identity, kept);
+    ReserveSpace(file_.get(), size, partial_);
   } catch (...) {
     if (resumed_ == CmfResume::kNothing) RemovePartial();
     throw;
@@ -109,7 +105,8 @@ VaultWriter::VaultWriter(VaultPlan plan, std::string dst, const CmfWriterOptions
 }
 
 VaultWriter::~VaultWriter() {
-  if (!finished_ && !options_.keep_partial) RemovePartial();
+  // Without a whole expert there is nothing to resume.
+  if (!finished_ && !(options_.keep_partial && count_done() > 0)) RemovePartial();
 }
 
 size_t VaultWriter::count_done() const {
@@ -135,8 +132,10 @@ std::vector<JournalRecord> VaultWriter::Recover(const JournalIdentity& identity)
         entry.byte_offset > bytes.size() || entry.raw_size > bytes.size() - entry.byte_offset) {
       continue;
     }
-    const uint64_t hash = HashBytes(
-        bytes.subspan(static_cast<size_t>(entry.byte_offset), static_cast<size_t>(entry.raw_size)));
+    const Bytes blob =
+        bytes.subspan(static_cast<size_t>(entry.byte_offset), static_cast<size_t>(entry.raw_size));
+    const uint64_t hash = HashBytes(blob);
+    ForgetPages(blob);
     if (hash != record.hash || file->damaged()) continue;
     done_[record.index] = true;
     kept.push_back(record);
@@ -180,7 +179,7 @@ void VaultWriter::Seal() {
 }
 
 void VaultWriter::Publish() {
-  RenameAndSync(partial_, dst_);
+  RenameAndSync(partial_, target_);
   finished_ = true;
   std::error_code ignored;
   std::filesystem::remove(journal_path_, ignored);

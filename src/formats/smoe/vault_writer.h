@@ -45,7 +45,9 @@ struct PlannedExpert {
 VaultPlan PlanVault(uint32_t bits, uint32_t d_model, uint32_t vocab_size,
                     const std::vector<PlannedExpert>& experts, const ArchBlock& arch);
 
-// One thread. Throws Error{kNoSpace, kIo}, kUsage for a `dst` that is there and no regular file.
+// One thread; `dst` is locked for other processes. Throws Error{kNoSpace, kIo}, at once if the disk
+// can't hold the vault, kUsage for a `dst` that is there and no regular file and for a partial file
+// that is not ours. A `dst` that is a symbolic link stays one.
 class VaultWriter {
  public:
   VaultWriter(VaultPlan plan, std::string dst, const CmfWriterOptions& options);
@@ -71,7 +73,8 @@ class VaultWriter {
   VaultPlan plan_;
   std::vector<uint8_t> tables_;
   CmfWriterOptions options_;
-  std::string dst_;
+  std::string dst_;     // as asked, for messages
+  std::string target_;  // behind links
   std::string partial_;
   std::string journal_path_;
   FileDescriptor file_;
