@@ -35,6 +35,7 @@ struct Input {
   std::map<size_t, size_t> experts_of = {};  // layers with another number
   Experts names = Experts::kPlain;
   std::set<std::string> missing = {};  // tensors
+  std::set<std::string> extra = {};    // tensors that no model has
   std::string without = {};            // file of the folder
   std::string flags = {};
 
@@ -60,6 +61,7 @@ struct Input {
         {"lm_head.weight", {32, 64}},
         {"model.norm.weight", {64}}};
     for (size_t i = 0; i < layers; ++i) AddLayer(i, &tensors);
+    for (const std::string& name : extra) tensors.push_back({name, {64, 64}});
     std::erase_if(tensors, [&](const auto& tensor) { return missing.contains(tensor.first); });
     std::mt19937 random(11);
     nlohmann::ordered_json header;
@@ -286,23 +288,21 @@ std::vector<uint8_t> AsV1(const std::vector<uint8_t>& v2) {
 
 // --- the cases ---
 
-class SculptorCase : public testing::TestWithParam<json> {
+class Sculptor : public testing::Test {
  protected:
-  std::string Id() const { return GetParam().at("id"); }
   std::string At(const std::string& name) const { return folder_.At(name); }
   std::string Vault() const { return At("m.smoe"); }
 
   // Standard error and exit code of the conversion.
-  Outcome Convert() const {
-    const Input input = InputOf(Id());
+  Outcome Convert(const Input& input) const {
     if (input.without != "model.safetensors") folder_.Put("m/model.safetensors", input.Weights());
     if (input.without != "config.json") folder_.Put("m/config.json", input.Config().dump());
     return RunShell("$MOEWE convert " + At("m") + " " + Vault() + " " + input.flags +
                     " 2>&1 >/dev/null");
   }
 
-  void ExpectRefused(const std::string& named) const {
-    const Outcome outcome = Convert();
+  void ExpectRefused(const Input& input, const std::string& named) const {
+    const Outcome outcome = Convert(input);
     EXPECT_GT(outcome.code, 0) << outcome.out;
     EXPECT_NE(outcome.out.find(named), std::string::npos) << outcome.out;
     for (const auto& left : fs::directory_iterator(At(""))) {
@@ -314,6 +314,13 @@ class SculptorCase : public testing::TestWithParam<json> {
     EXPECT_EQ(RunMoewe("verify " + Vault()).code, 0);
     EXPECT_EQ(RunMoewe("logits " + Vault() + " --ids 1,2,3 --out " + At("out")).code, 0);
   }
+
+  ScratchFolder folder_;
+};
+
+class SculptorCase : public Sculptor, public testing::WithParamInterface<json> {
+ protected:
+  std::string Id() const { return GetParam().at("id"); }
 
   void ExpectGolden(const std::vector<uint8_t>& bytes) const {
     const json header = HeaderOf(bytes);
@@ -332,17 +339,15 @@ class SculptorCase : public testing::TestWithParam<json> {
     const json& entries = GetParam().at("entries");
     EXPECT_EQ(EntriesOf(bytes, entries.size()), entries);
   }
-
-  ScratchFolder folder_;
 };
 
 TEST_P(SculptorCase, IsMadeOrRefused) {
-  if (kRefused.contains(Id())) return ExpectRefused(kRefused.at(Id()));
+  if (kRefused.contains(Id())) return ExpectRefused(InputOf(Id()), kRefused.at(Id()));
   if (kNamed.contains(Id())) {
     ASSERT_NE(GetParam().at("exit_code"), 0);
-    return ExpectRefused(kNamed.at(Id()));
+    return ExpectRefused(InputOf(Id()), kNamed.at(Id()));
   }
-  const Outcome made = Convert();
+  const Outcome made = Convert(InputOf(Id()));
   ASSERT_EQ(made.code, 0) << made.out;
   if (Id() == "v1_90_experts") return ExpectGolden(AsV1(golden::ReadBytes(Vault())));
   if (Id() == "upgrade_90_experts_no_room") {
@@ -361,6 +366,47 @@ TEST_P(SculptorCase, IsMadeOrRefused) {
   const bool warned = made.out.find("warning: model_type") != std::string::npos;
   EXPECT_EQ(warned, !GetParam().at("messages").empty()) << made.out;
   ExpectGolden(golden::ReadBytes(Vault()));
+}
+
+// Of an unknown type every key that could change the math must be understood, and every tensor have
+// a place.
+TEST_F(Sculptor, UnknownModelTypes) {
+  const json type = {{"model_type", "new_moe"}};
+  ExpectRefused({.config = With(type, {{"router_twist", 0.5}})}, "router_twist");
+  ExpectRefused({.config = With(type, {{"routed_scaling_factor", 2.5}})}, "routed_scaling_factor");
+  ExpectRefused({.config = With(type, {{"sliding_window", 16}})}, "sliding_window");
+  ExpectRefused({.config = With(type, {{"num_experts_per_tok", nullptr}})}, "num_experts_per_tok");
+  ExpectRefused({.config = type, .extra = {"model.layers.1.mlp.twist.weight"}}, "mlp.twist");
+  ExpectRefused({.config = type, .extra = {"model.twist.weight"}}, "model.twist");
+  ExpectRefused({.config = {{"model_type", "qwen3_next"}}}, "qwen3_next");  // known, not run
+  const json harmless = {{"routed_scaling_factor", 1.0},
+                         {"use_sliding_window", false},
+                         {"sliding_window", 16},
+                         {"num_experts_per_tok", nullptr},
+                         {"moe_top_k", 3},
+                         {"torch_dtype", "bfloat16"}};
+  const Outcome made = Convert({.config = With(type, harmless)});
+  EXPECT_EQ(made.code, 0) << made.out;
+  EXPECT_NE(made.out.find("warning: model_type 'new_moe'"), std::string::npos) << made.out;
+  EXPECT_EQ(ArchOf(golden::ReadBytes(Vault()), 1536).at("moe_top_k"), 3);
+  ExpectRuns();
+}
+
+// A config that leaves out its KV heads has what its projections have.
+TEST_F(Sculptor, KvHeadsThatTheConfigLeavesOut) {
+  for (const char* family : {"qwen3_moe", "deepseek", "mixtral", "new_moe"}) {
+    json config = {{"model_type", family}, {"num_key_value_heads", nullptr}};
+    if (family == std::string("deepseek")) config = With(kDeepSeek, config);
+    // Eight heads, which the default of qwen3_moe, four, divides.
+    Input input = {.config = With(config, {{"num_attention_heads", 8}, {"head_dim", 8}})};
+    if (family == std::string("mixtral")) {
+      input.names = Experts::kMixtral;
+      input.config["intermediate_size"] = 64;  // which is that of its experts
+    }
+    const Outcome made = Convert(input);
+    EXPECT_EQ(made.code, 0) << family << ": " << made.out;
+    EXPECT_EQ(ArchOf(golden::ReadBytes(Vault()), 1536).at("num_kv_heads"), 8);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(

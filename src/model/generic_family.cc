@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Keys that reading a config takes account of for every family, or that FamilyRow carries.
-constexpr std::array<std::string_view, 32> kUnderstood = {
+constexpr std::array<std::string_view, 33> kUnderstood = {
     "hidden_size",
     "intermediate_size",
     "moe_intermediate_size",
@@ -26,6 +26,7 @@ constexpr std::array<std::string_view, 32> kUnderstood = {
     "rope_theta",
     "rope_parameters",
     "rope_scaling",
+    "partial_rotary_factor",
     "tie_word_embeddings",
     "hidden_act",
     "num_experts",
@@ -49,7 +50,7 @@ constexpr std::array<std::string_view, 32> kUnderstood = {
 };
 
 // Names, token ids, training and bookkeeping.
-constexpr std::array<std::string_view, 26> kHarmless = {
+constexpr std::array<std::string_view, 30> kHarmless = {
     "model_type",
     "architectures",
     "auto_map",
@@ -60,6 +61,10 @@ constexpr std::array<std::string_view, 26> kHarmless = {
     "bos_token_id",
     "eos_token_id",
     "pad_token_id",
+    "unk_token_id",
+    "sep_token_id",
+    "_attn_implementation",
+    "ep_size",
     "initializer_range",
     "use_cache",
     "attention_dropout",
@@ -87,12 +92,14 @@ bool IsOff(const Json& value) {
   return value.is_null() || value == false || (value.is_number() && value.get<double>() == 0.0);
 }
 
-// Empty, or why a key that is no plain one of a plain model does not matter.
-bool Asks(const std::string& key, const Json& value) {
+// Whether a key could make this another model than the plain one that is read.
+bool Asks(const Json& config, const std::string& key, const Json& value) {
   if (Contains(kUnderstood, key) || Contains(kHarmless, key)) return false;
   if (key == "scoring_func") return value != "softmax";
   if (key == "topk_method") return value != "greedy";
   if (key == "n_group" || key == "topk_group") return !(IsOff(value) || value == 1);
+  if (key == "routed_scaling_factor") return value != 1.0;
+  if (key == "sliding_window" && config.value("use_sliding_window", Json()) == false) return false;
   return !IsOff(value);
 }
 
@@ -100,7 +107,7 @@ bool Asks(const std::string& key, const Json& value) {
 
 std::optional<FamilyRow> GenericFamily(const JsonKeys& keys, std::string* problem) {
   for (const auto& [key, value] : keys.json().items()) {
-    if (!Asks(key, value)) continue;
+    if (!Asks(keys.json(), key, value)) continue;
     *problem = fmt::format("config key '{}' has no known meaning there", key);
     return {};
   }

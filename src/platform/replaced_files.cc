@@ -51,7 +51,7 @@ void ReplacedFiles::SetAside() {
   for (const File& file : files_) {
     if (IsRegular(file.path)) {
       RenameAndSync(file.path, file.aside);
-    } else {
+    } else if (access(file.path.c_str(), F_OK) != 0) {  // pipes and devices stay
       FileDescriptor::OpenForWriting(file.aside, /*truncate=*/true);
     }
   }
