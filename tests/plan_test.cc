@@ -42,10 +42,25 @@ TEST(PlanVerb, WhatPlanCallsEnoughIsEnoughAndOneByteLessIsNot) {
   const uint64_t least = Plan(kDemo + " --memory min")["total"];
   EXPECT_EQ(RunMoewe("run " + kDemo + ids + " --memory " + std::to_string(least)).code, 0);
   EXPECT_EQ(RunMoewe("run " + kDemo + ids + " --memory " + std::to_string(least - 1)).code, 4);
-  const uint64_t full = Plan(kDemo + " --ctx 1024")["total"];
+  const uint64_t full = Plan(kDemo + " --ctx 1024 --memory min")["total"];
+  EXPECT_GT(full, least);
   const std::string asked = ids + " --ctx 1024 --memory ";
   EXPECT_EQ(RunMoewe("run " + kDemo + asked + std::to_string(full)).code, 0);
   EXPECT_EQ(RunMoewe("run " + kDemo + asked + std::to_string(full - 1)).code, 4);
+}
+
+TEST(PlanVerb, ExpertsAreStreamedWhenTheyDoNotFit) {
+  const nlohmann::json full = Plan(kDemo + " --ctx 1024 --memory 1GB");
+  EXPECT_EQ(full["streamed"], false);
+  EXPECT_EQ(full["parts"]["experts"], full["expert_bytes"]);
+  const nlohmann::json less =
+      Plan(kDemo + " --ctx 1024 --memory " + std::to_string(full["total"].get<uint64_t>() - 1));
+  EXPECT_EQ(less["streamed"], true);
+  EXPECT_EQ(less["expert_bytes"], full["expert_bytes"]);
+  EXPECT_LT(less["parts"]["experts"], full["expert_bytes"]);
+  uint64_t sum = 0;
+  for (const auto& [name, bytes] : less["parts"].items()) sum += bytes.get<uint64_t>();
+  EXPECT_EQ(less["total"], sum);
 }
 
 TEST(PlanVerb, WhatDoesNotFitIsRefusedWithItsParts) {
@@ -81,12 +96,14 @@ TEST(PlanVerb, TakesTheFlagsOfRunning) {
 TEST(PlanVerb, LogitsOfEveryPositionAreCounted) {
   const ScratchFolder scratch;
   const std::string text = kDemo + "/eval/tales.txt";
-  const uint64_t total = Plan(kDemo + " --ctx 256 --memory 1GB")["total"];
-  const uint64_t rows = 255u * 4 * 4096;  // of 256 one is counted
+  const uint64_t total = Plan(kDemo + " --ctx 256 --chunk 256 --memory min")["total"];
+  const uint64_t counted = 255u * 4 * 4096;       // of 256 one is counted
+  const uint64_t rows = counted + counted / 256;  // page tables are a part of everything
   std::string ids = "1";
   for (int i = 1; i < 256; ++i) ids += ",1";
-  const std::string ppl = "ppl " + kDemo + " " + text + " --window 256 --max-windows 1 --memory ";
-  const std::string logits = "logits " + kDemo + " --ids " + ids + " --ctx 256 --out " +
+  const std::string ppl =
+      "ppl " + kDemo + " " + text + " --window 256 --max-windows 1" + " --chunk 256 --memory ";
+  const std::string logits = "logits " + kDemo + " --ids " + ids + " --ctx 256 --chunk 256 --out " +
                              scratch.At("l.f32") + " --memory ";
   const std::string logits_all = "logits --all" + logits.substr(6);
   for (const std::string& verb : {ppl, logits_all}) {

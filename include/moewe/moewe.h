@@ -47,12 +47,13 @@ enum class Verify : uint8_t {
 
 struct ModelOptions {
   // Budget for weights, KV cache and activations: "8GiB", "500MB", "auto" (what is available, with
-  // a margin), "all", "min".
+  // a margin), "all", "min". If the weights do not fit it, routed experts are read from the file
+  // when they are needed: slower, with the same results.
   std::string memory = "auto";
   int threads = 0;         // 0 = the cores this process may use
   uint32_t context = 0;    // positions of a prompt with its answer; 0 = the model's, at most
                            // 4096, less if the budget allows no more
-  uint32_t chunk = 256;    // prompt tokens a step
+  uint32_t chunk = 0;      // prompt tokens a step; 0 = 256, or up to 512 if experts are streamed
   uint32_t sequences = 1;  // whole contexts that the KV cache has room for; more requests than fit
                            // take turns
   Activations activations = Activations::kInt8;

@@ -32,7 +32,6 @@ void Check(const ModelOptions& options) {
   if (options.threads < 0 || options.threads > 1024) {
     throw Error(ErrorCode::kUsage, "threads must be between 0 and 1024");
   }
-  if (options.chunk == 0) throw Error(ErrorCode::kUsage, "a chunk has at least one token");
   if (options.sequences == 0) throw Error(ErrorCode::kUsage, "room for one sequence is the least");
   const double blend = options.skill_blend;
   if (!std::isfinite(blend) || blend < 0.0) {
@@ -62,61 +61,97 @@ model::MemoryRequest MemoryRequestOf(const ModelOptions& options) {
 
 namespace {
 
-// Everything but whether it fits.
-OpenModel Load(const std::string& path, const ModelOptions& options, model::LoadOptions load,
-               LogitsOfStep logits) {
+bool IsRouted(const ModelOptions& options) { return options.skill == kAutoSkill; }
+
+// Before a prompt has chosen skills: the mask is the skill's, which is not known yet.
+model::LoadOptions FirstLoad(model::LoadOptions load, const ModelOptions& options) {
+  if (IsRouted(options) && load.task.empty()) load.task = "none";
+  return load;
+}
+
+// Streamed experts as a plan has them.
+void SetStream(const model::MemoryPlan& plan, const model::StoredExperts& stored,
+               model::LoadOptions* load) {
+  load->stream.reset();
+  if (plan.streamed) load->stream.emplace().arena_bytes = stored.ArenaBytes(plan.slots);
+}
+
+// Everything that comes before reading weights.
+PlannedModel Plan(const std::string& path, const ModelOptions& options, bool to_run,
+                  LogitsOfStep logits) {
   Check(options);
-  OpenModel open;
-  open.checkpoint = formats::OpenCheckpoint(path, options.scout);
-  open.threads = std::make_unique<ThreadPool>(options.threads);
-  open.request = MemoryRequestOf(options);
-  open.skill_blend = options.skill_blend;
-  if (!open.request.least && load.to_run) load.blend_limit = open.request.budget;
-  model::LoadOptions first = load;
-  const bool routed = options.skill == kAutoSkill;
-  if (routed) {
-    if (first.task.empty()) first.task = "none";  // the mask is the skill's, who is not known yet
+  PlannedModel planned;
+  planned.checkpoint = formats::OpenCheckpoint(path, options.scout);
+  planned.threads = std::make_unique<ThreadPool>(options.threads);
+  planned.request = MemoryRequestOf(options);
+  planned.load = LoadOptionsOf(options);
+  model::MemoryRequest& request = planned.request;
+  if (!request.least && to_run) planned.load.blend_limit = request.budget;
+  if (IsRouted(options)) {
+    planned.routed =
+        std::make_unique<model::ModelOutline>(model::SkillRouter::OutlineFor(planned.checkpoint));
+    request.router = planned.routed.get();
+    request.skill_reserve =
+        model::MostExtraBytes(*planned.checkpoint, model::SkillRouter::IdsOf(*planned.checkpoint),
+                              /*pairs=*/options.skill_blend != 0.0);
   } else {
-    load.skills = model::ParseSkillChoice(options.skill, *open.checkpoint);
-    first = load;
+    planned.load.skills = model::ParseSkillChoice(options.skill, *planned.checkpoint);
   }
-  open.model = model::Model::Load(open.checkpoint, first, open.threads.get());
-  load.backbone_verified = true;
-  if (routed) {
-    open.router = std::make_unique<model::SkillRouter>(open.checkpoint, load, open.threads.get());
-    open.request.router = &open.router->config();
-    open.request.skill_reserve = model::MostExtraBytes(*open.checkpoint, open.router->ids(),
-                                                       /*pairs=*/options.skill_blend != 0.0);
-  }
-  open.load = std::move(load);
+  planned.model = std::make_unique<model::ModelOutline>(
+      planned.checkpoint, FirstLoad(planned.load, options), planned.threads.get());
   if (logits == LogitsOfStep::kEvery) {
-    open.request.logit_rows = model::LogitRowsOfStep(open.model->config(), options.chunk);
+    const uint32_t chunk = options.chunk != 0 ? options.chunk : model::kStreamedChunk;
+    request.logit_rows = model::LogitRowsOfStep(planned.model->config(), chunk);
   }
-  open.plan = model::PlanMemory(*open.model, open.request);
-  open.kv_type = open.request.kv_type;
-  open.context = open.plan.context;
-  open.chunk = std::min(options.chunk, open.context);
-  return open;
+  planned.plan = model::PlanMemory(*planned.model, request);
+  SetStream(planned.plan, planned.model->stored(), &planned.load);
+  return planned;
+}
+
+void LogPlan(const model::MemoryPlan& plan) {
+  if (plan.shrunk) {
+    LogInfo(fmt::format("the context is {} positions: the memory budget of {} allows no more",
+                        plan.context, FormatSize(plan.budget)));
+  }
+  if (plan.streamed) {
+    LogInfo(fmt::format("experts are streamed: {} of {} have room in the memory budget of {}",
+                        FormatSize(plan.arena), FormatSize(plan.experts), FormatSize(plan.budget)));
+  }
 }
 
 }  // namespace
 
 OpenModel Open(const std::string& path, const ModelOptions& options, LogitsOfStep logits) {
-  OpenModel open = Load(path, options, LoadOptionsOf(options), logits);
-  for (const std::string& warning : open.model->config().warnings.list) LogWarning(warning);
-  model::RequireFit(open.plan, open.checkpoint->files().front());
-  if (open.plan.shrunk) {
-    LogInfo(fmt::format("the context is {} positions: the memory budget of {} allows no more",
-                        open.plan.context, FormatSize(open.plan.budget)));
+  PlannedModel planned = Plan(path, options, /*to_run=*/true, logits);
+  for (const std::string& warning : planned.model->config().warnings.list) LogWarning(warning);
+  model::RequireFit(planned.plan, planned.checkpoint->files().front());
+  LogPlan(planned.plan);
+  OpenModel open;
+  open.checkpoint = std::move(planned.checkpoint);
+  open.threads = std::move(planned.threads);
+  open.routed = std::move(planned.routed);
+  open.load = std::move(planned.load);
+  open.request = planned.request;
+  open.plan = planned.plan;
+  open.skill_blend = options.skill_blend;
+  open.kv_type = open.request.kv_type;
+  open.context = open.plan.context;
+  open.chunk = open.plan.chunk;
+  open.model = model::Model::Load(std::move(*planned.model), FirstLoad(open.load, options),
+                                  open.threads.get());
+  open.load.backbone_verified = true;
+  if (open.routed != nullptr) {
+    model::LoadOptions of_router = open.load;
+    const model::StoredExperts& stored = open.routed->stored();
+    if (of_router.stream) of_router.stream->arena_bytes = stored.ArenaBytes(stored.least_slots);
+    open.router =
+        std::make_unique<model::SkillRouter>(open.checkpoint, of_router, open.threads.get());
   }
   return open;
 }
 
-OpenModel OpenToPlan(const std::string& path, const ModelOptions& options) {
-  model::LoadOptions load = LoadOptionsOf(options);
-  load.verify = model::Verify::kNone;
-  load.to_run = false;
-  return Load(path, options, std::move(load), LogitsOfStep::kLast);
+PlannedModel OpenToPlan(const std::string& path, const ModelOptions& options) {
+  return Plan(path, options, /*to_run=*/false, LogitsOfStep::kLast);
 }
 
 std::vector<model::SkillEnergy> OpenModel::Route(std::span<const model::TokenId> prompt) {
@@ -137,15 +172,19 @@ model::SkillChoice OpenModel::Choose(std::span<const model::SkillEnergy> energie
 void OpenModel::Bind(const model::SkillChoice& skills) {
   model.reset();  // what its blended skills took is free for the next
   load.skills = skills;
-  std::unique_ptr<model::Model> loaded = model::Model::Load(checkpoint, load, threads.get());
+  model::ModelOutline outline(checkpoint, load, threads.get());
   // The context and what is reserved for skills were settled when the model was opened.
   model::MemoryRequest bound = request;
+  bound.budget = plan.budget;
+  bound.least = false;
   bound.context = context;
+  bound.chunk = chunk;
   bound.skill_reserve = 0;
-  const model::MemoryPlan now = model::PlanMemory(*loaded, bound);
+  const model::MemoryPlan now = model::PlanMemory(outline, bound);
   model::RequireFit(now, checkpoint->files().front());
+  SetStream(now, outline.stored(), &load);
+  model = model::Model::Load(std::move(outline), load, threads.get());
   plan = now;
-  model = std::move(loaded);
 }
 
 }  // namespace moewe::api

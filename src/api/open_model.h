@@ -13,6 +13,7 @@
 #include "model/kv_cache.h"
 #include "model/memory_plan.h"
 #include "model/model.h"
+#include "model/outline.h"
 #include "model/skill_router.h"
 #include "moewe/moewe.h"
 #include "platform/thread_pool.h"
@@ -34,6 +35,8 @@ struct OpenModel {
   model::MemoryRequest request;
   model::MemoryPlan plan;
   double skill_blend = 0.0;
+  std::unique_ptr<model::ModelOutline>
+      routed;  // with a router: what it runs; `request` points to it
 
   // With a router: the energies of `prompt`, ascending, and the skills that follow from them.
   // Throws as model::SkillRouter::Route.
@@ -64,9 +67,19 @@ enum class LogitsOfStep : uint8_t {
 OpenModel Open(const std::string& path, const ModelOptions& options,
                LogitsOfStep logits = LogitsOfStep::kLast);
 
-// The same for looking at the plan, which may not fit: the model cannot run, as blended skills are
-// not computed, and hashes are not checked.
-OpenModel OpenToPlan(const std::string& path, const ModelOptions& options);
+// What opening a model would take, which may be more than there is. No weights are read.
+struct PlannedModel {
+  std::shared_ptr<const formats::Checkpoint> checkpoint;
+  std::unique_ptr<ThreadPool> threads;
+  std::unique_ptr<model::ModelOutline> model;
+  std::unique_ptr<model::ModelOutline> routed;  // as OpenModel
+  model::LoadOptions load;                      // with streaming, if it is planned
+  model::MemoryRequest request;
+  model::MemoryPlan plan;
+};
+
+// Throws as Open, but for a plan that does not fit and for what the bytes of weights show.
+PlannedModel OpenToPlan(const std::string& path, const ModelOptions& options);
 
 }  // namespace moewe::api
 

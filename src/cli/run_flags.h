@@ -18,7 +18,7 @@ struct RunFlags {
   std::string memory = "auto";  // a size, auto, all or min
   int threads = 0;              // 0 = all cores of this process
   uint32_t ctx = 0;             // 0 = the model's, at most 4096, as the budget allows
-  uint32_t chunk = 256;         // prefill tokens a step; 1 = token by token
+  uint32_t chunk = 0;           // prefill tokens a step; 1 = token by token; 0 = as usual
   std::string activations = "int8";
   std::string kv;  // empty = f16, or f32 with f32 activations
   std::string task;

@@ -133,7 +133,6 @@ int Bench(const BenchFlags& given, const Globals& globals) {
   CheckFlags(flags);
   RefuseAutoSkill(flags.run, "bench");
   if (!flags.quant.empty()) flags.synthetic.quant = convert::ParseQuant(flags.quant);
-  flags.speed.chunk = flags.run.chunk;
   const Job job{flags, globals, CatchInterrupts()};
   flags.speed.cancel = &job.interrupted;
   const uint32_t positions = engine::SpeedPositions(flags.speed);
@@ -144,6 +143,7 @@ int Bench(const BenchFlags& given, const Globals& globals) {
                 fmt::format("{} positions are needed, --ctx allows {}", positions, run.ctx));
   }
   const OpenModel open = OpenToMeasure(job, run);
+  flags.speed.chunk = open.chunk;
   if (!globals.quiet) {
     flags.speed.progress = [](uint32_t done, uint32_t of) {
       LogInfo(done == 1 ? "warmed up" : fmt::format("pass {} of {}", done - 1, of - 1));

@@ -51,7 +51,13 @@ void PrintTable(const model::MemoryPlan& plan, uint64_t per_position, const std:
     std::printf("%-12s %10s  %s\n", what, FormatSize(bytes).c_str(), note.c_str());
   };
   line("trunk", plan.trunk, "weights that every token reads, and the embedding");
-  line("experts", plan.experts, "routed experts, all resident");
+  if (plan.streamed) {
+    line("experts", plan.arena + plan.held,
+         "room for " + std::to_string(plan.slots) + " of " + FormatSize(plan.experts) +
+             ", which are streamed from disk");
+  } else {
+    line("experts", plan.experts, "routed experts, all resident");
+  }
   if (plan.blended != 0) {
     line("  blended", plan.blended, "of these, skills' tensors mixed in f32");
   }
@@ -68,11 +74,12 @@ void PrintTable(const model::MemoryPlan& plan, uint64_t per_position, const std:
 }
 
 int Run(const Flags& flags, const Globals& globals) {
-  const api::OpenModel open = api::OpenToPlan(flags.model, ModelOptionsOf(flags.run));
+  const api::PlannedModel open = api::OpenToPlan(flags.model, ModelOptionsOf(flags.run));
   const model::MemoryPlan& plan = open.plan;
-  const uint64_t per_position = model::KvBytesPerPosition(open.model->config(), open.kv_type);
+  const uint64_t per_position =
+      model::KvBytesPerPosition(open.model->config(), open.request.kv_type);
   if (!globals.json) {
-    PrintTable(plan, per_position, open.kv_type == model::KvType::kF32 ? "f32" : "f16");
+    PrintTable(plan, per_position, open.request.kv_type == model::KvType::kF32 ? "f32" : "f16");
   }
   model::RequireFit(plan, flags.model);
 
@@ -87,13 +94,15 @@ int Run(const Flags& flags, const Globals& globals) {
                {"total", plan.total()},
                {"parts",
                 {{"trunk", plan.trunk},
-                 {"experts", plan.experts},
+                 {"experts", plan.streamed ? plan.arena + plan.held : plan.experts},
                  {"skills", plan.skills},
                  {"kv", plan.kv},
                  {"activations", plan.activations},
                  {"tokenizer", plan.tokenizer},
                  {"program", plan.program}}},
                {"blended", plan.blended},
+               {"streamed", plan.streamed},
+               {"expert_bytes", plan.experts},
                {"context", plan.context},
                {"context_shrunk", plan.shrunk},
                {"kv_bytes_per_position", per_position},

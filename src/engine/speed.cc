@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "engine/random.h"
-#include "model/canonical.h"
 #include "model/name_parts.h"
 #include "moewe/error.h"
 #include "platform/memory_scan.h"
@@ -27,13 +26,15 @@ double Since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Which bytes decoding a token reads, by the experts that it went through.
+// Which bytes decoding a token reads, by the experts that it went through. Streamed experts lie
+// somewhere in the memory that they are read into: as many bytes of that stand for each.
 class ReadBytes : public model::ForwardObserver {
  public:
   explicit ReadBytes(const model::Model& model)
-      : tensors_(model::CanonicalTensors(model.checkpoint(), model.config())),
+      : streamed_(model.stream_stats().has_value()),
+        memory_(model.stream_memory()),
         layers_(model.config().num_layers) {
-    for (const formats::TensorView& tensor : tensors_) {
+    for (const formats::TensorView& tensor : model.tensors()) {
       std::string_view name = tensor.name;
       const bool head = model.config().tie_word_embeddings ? name == "model.embed_tokens.weight"
                                                            : name == "lm_head.weight";
@@ -41,8 +42,11 @@ class ReadBytes : public model::ForwardObserver {
       const std::optional<uint32_t> layer = model::EatNumbered(&name, "model.layers.");
       if (!layer || *layer >= layers_.size()) continue;
       const std::optional<uint32_t> expert = model::EatNumbered(&name, ".mlp.experts.");
-      AddScanPieces(tensor.bytes,
-                    expert ? &layers_[*layer].experts[*expert] : &layers_[*layer].trunk);
+      if (expert) {
+        AddScanPieces(ExpertBytes(tensor), &layers_[*layer].experts[*expert]);
+      } else {
+        AddScanPieces(tensor.bytes, &layers_[*layer].trunk);
+      }
     }
   }
 
@@ -72,13 +76,24 @@ class ReadBytes : public model::ForwardObserver {
     std::map<uint32_t, std::vector<Bytes>> experts;
   };
 
+  Bytes ExpertBytes(const formats::TensorView& tensor) {
+    if (!streamed_ || tensor.file_offset == formats::kNotInFile) return tensor.bytes;
+    const size_t size = std::min(tensor.bytes.size(), memory_.size());
+    if (memory_at_ > memory_.size() - size) memory_at_ = 0;
+    const Bytes part = memory_.subspan(memory_at_, size);
+    memory_at_ += size;
+    return part;
+  }
+
   // A layer that runs several times counts up with every visit.
   void Note(int visit, uint32_t expert) {
     Layer& layer = layers_[static_cast<size_t>(visit) % layers_.size()];
     parts_.push_back(expert == kTrunk ? &layer.trunk : &layer.experts[expert]);
   }
 
-  const std::vector<formats::TensorView> tensors_;
+  const bool streamed_;
+  const Bytes memory_;
+  size_t memory_at_ = 0;
   std::vector<Layer> layers_;
   std::vector<Bytes> head_;
   std::vector<const std::vector<Bytes>*> parts_;

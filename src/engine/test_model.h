@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,6 +48,10 @@ class WatchedModel : public model::Model {
   uint64_t weight_bytes_per_token() const override { return inner_->weight_bytes_per_token(); }
   uint64_t weight_bytes_total() const override { return inner_->weight_bytes_total(); }
   uint64_t expert_bytes_total() const override { return inner_->expert_bytes_total(); }
+
+  std::span<const formats::TensorView> tensors() const override { return inner_->tensors(); }
+  std::optional<model::StreamStats> stream_stats() const override { return inner_->stream_stats(); }
+  Bytes stream_memory() const override { return inner_->stream_memory(); }
 
   void Forward(std::span<const model::SequenceChunk> chunks, std::vector<float>* logits,
                model::ForwardObserver* observer) override {

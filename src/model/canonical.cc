@@ -270,7 +270,7 @@ class Mapper {
     const uint64_t row_bytes = tensor.bytes.size() / tensor.shape[0];
     view.shape[0] = count;
     view.bytes = tensor.bytes.subspan(first * row_bytes, count * row_bytes);
-    view.file_offset = tensor.file_offset + first * row_bytes;
+    if (view.file_offset != formats::kNotInFile) view.file_offset += first * row_bytes;
     view.hash = 0;
     return view;
   }

@@ -10,6 +10,7 @@
 
 #include "formats/checkpoint.h"
 #include "model/config.h"
+#include "model/expert_stream.h"
 #include "model/step.h"
 #include "model/task_mask.h"
 #include "model/weights.h"
@@ -41,40 +42,60 @@ class DenseFfnBlock {
 
 // Scratch memory that the MoE blocks of all layers share.
 struct MoeScratch {
-  Scratch<float> logits, weights, expert_out, shared_gate;
-  Scratch<uint32_t> ids, token_rows, out_rows, fresh;
+  Scratch<float> logits, weights, expert_out, shared_gate, guess_input, guess_weights;
+  Scratch<uint32_t> ids, token_rows, out_rows, fresh, guess_ids;
   Scratch<size_t> begin;
   Scratch<kernels::ExpertWork> work;
 };
 
 class MoeBlock {
  public:
-  // `weights` belongs to `all`; everything must outlive the block. `verify`: an expert's stored
-  // hashes are checked when a token first goes to it. `layer` is the visit that observers are told.
-  MoeBlock(int layer, const ModelConfig& config, const Weights& all, const MoeWeights& weights,
-           const LayerMask& mask, const formats::Checkpoint& checkpoint, bool verify,
+  // The weights are those of layer `visit` % num_layers of `all`; `visit` is what observers are
+  // told. Everything must outlive the block. With a stream experts come from there, else from
+  // memory: then `verify` says that an expert's stored hashes are checked when a token first goes
+  // to it.
+  MoeBlock(int visit, const ModelConfig& config, const Weights& all, const LayerMask& mask,
+           const formats::Checkpoint& checkpoint, bool verify, ExpertStream* stream,
            MoeScratch* scratch);
 
-  // out[rows, hidden] = sum over chosen experts + shared expert. Throws Error{kHashMismatch}.
+  // The block that runs next, whose experts this one may foresee. Null = none.
+  void SetNext(MoeBlock* next) { next_ = next; }
+
+  // out[rows, hidden] = sum over chosen experts + shared expert. Throws Error{kHashMismatch}, and
+  // as ExpertStream.
   void Run(const Step& step, const float* x, float* out);
 
  private:
   void ChooseExperts(const Step& step, const float* x);
+  void ChooseFor(const Step& step, const float* x, float* shared_gate, uint32_t* ids,
+                 float* weights);
+  void GroupPairs(size_t n);
+  kernels::ExpertWork WorkOf(uint32_t expert, const kernels::FfnMatrices& ffn) const;
   void RunExperts(const Step& step, const float* x);
+  size_t AddShared(size_t n);
+  void RunResident(const Step& step, const float* x);
+  void RunStreamed(const Step& step, const float* x);
+  void Foresee(const Step& step);
   void Combine(const Step& step, size_t row, float* out) const;
   void VerifyExperts(ThreadPool& pool, std::span<const uint32_t> experts);
 
-  const int layer_;
+  const int visit_;
+  const uint32_t layer_;
   const ModelConfig& config_;
   const Weights& all_;
   const MoeWeights& weights_;
   const formats::Checkpoint& checkpoint_;
+  ExpertStream* const stream_;
   MoeScratch& scratch_;
+  MoeBlock* next_ = nullptr;
   const std::vector<uint32_t>& routable_;  // experts, ascending; empty = all
   const std::vector<float> bias_;          // of the routable ones, for the choice
   const size_t top_k_;
   std::vector<bool> unverified_;  // by expert; empty = nothing to verify
   // Of the step that runs.
+  const size_t* begin_ = nullptr;         // [experts]: where the pairs of the next one begin
+  const uint32_t* token_rows_ = nullptr;  // [rows * top_k], then [rows] for the shared expert
+  const uint32_t* out_rows_ = nullptr;
   uint32_t* ids_ = nullptr;       // [rows, top_k]
   float* chosen_ = nullptr;       // [rows, top_k]
   float* expert_out_ = nullptr;   // [rows * top_k, hidden], then the shared expert's [rows, hidden]

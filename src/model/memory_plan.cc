@@ -44,40 +44,152 @@ uint64_t ActivationBytes(const ModelConfig& config, size_t rows, size_t logit_ro
   return sizeof(float) * (rows * floats + logit_rows * config.vocab_size);
 }
 
-MemoryPlan PlanMemory(const Model& model, const MemoryRequest& request) {
-  const ModelConfig& config = model.config();
-  const uint32_t longest = config.max_position_embeddings;
+namespace {
+
+class Planner {
+ public:
+  Planner(const ModelOutline& model, const MemoryRequest& request)
+      : model_(model),
+        request_(request),
+        config_(model.config()),
+        usual_(std::min(config_.max_position_embeddings, kDefaultContext)),
+        least_(std::min(config_.max_position_embeddings, kLeastContext)) {}
+
+  MemoryPlan Plan() const {
+    MemoryPlan resident = Resident();
+    if (model_.stored().count == 0) return resident;
+    const bool roomy = request_.context != 0 || resident.context >= std::max(least_, usual_ / 4);
+    if (!request_.least && roomy && resident.fits()) return resident;
+    MemoryPlan streamed = Streamed();
+    const bool smaller = streamed.total() < resident.total();
+    if (request_.least) return smaller ? streamed : resident;
+    if (streamed.fits() != resident.fits()) return streamed.fits() ? streamed : resident;
+    return streamed.fits() || smaller ? streamed : resident;
+  }
+
+ private:
+  // What does not depend on the context and the chunk.
+  MemoryPlan Begin() const {
+    MemoryPlan plan;
+    plan.budget = request_.budget;
+    plan.experts = model_.expert_bytes_total();
+    plan.tokenizer = kTokenizerFactor * model_.checkpoint().tokenizer_json().size();
+    plan.trunk = model_.weight_bytes_total() - plan.experts;
+    plan.blended = BlendedBytes(model_.checkpoint());
+    plan.skills = request_.skill_reserve;
+    return plan;
+  }
+
+  void SetChunk(uint32_t chunk, MemoryPlan* plan) const {
+    plan->chunk = std::min(chunk, request_.context != 0 ? request_.context : usual_);
+    const size_t rows = std::max<size_t>(plan->chunk, request_.sequences);
+    plan->activations = ActivationBytes(config_, plan->chunk, std::min(request_.logit_rows, rows));
+    if (request_.router != nullptr) {
+      plan->skills += ActivationBytes(request_.router->config(), plan->chunk, 0);
+    }
+  }
+
+  // Bytes that a block of positions takes in all sequences, and for routing prompts to skills.
+  uint64_t KvBlock() const {
+    return request_.sequences * KvPool::BytesPerBlock(config_, request_.kv_type);
+  }
+  uint64_t RouterBlock() const {
+    return request_.router == nullptr
+               ? 0
+               : KvPool::BytesPerBlock(request_.router->config(), KvType::kF32);
+  }
+
+  // The context that was asked for, or what `room` bytes hold.
+  void SetContext(uint64_t room, MemoryPlan* plan) const {
+    plan->context = request_.context;
+    if (request_.context == 0) {
+      const uint64_t blocks = request_.least ? 0 : room / (KvBlock() + RouterBlock());
+      plan->context =
+          static_cast<uint32_t>(std::clamp<uint64_t>(blocks * kBlockTokens, least_, usual_));
+      plan->shrunk = plan->context < usual_;
+    }
+    plan->kv = BlocksFor(plan->context) * KvBlock();
+    plan->skills += BlocksFor(plan->context) * RouterBlock();
+  }
+
+  uint64_t Left(const MemoryPlan& plan) const {
+    return plan.budget > plan.total() ? plan.budget - plan.total() : 0;
+  }
+
+  MemoryPlan Resident() const {
+    MemoryPlan plan = Begin();
+    SetChunk(request_.chunk != 0 ? request_.chunk : kResidentChunk, &plan);
+    SetContext(Left(plan), &plan);
+    if (request_.least) plan.budget = plan.total();
+    return plan;
+  }
+
+  MemoryPlan Streamed() const {
+    if (request_.chunk != 0) return Streamed(request_.chunk);
+    if (request_.least) return Streamed(kLeastStreamedChunk);
+    for (uint32_t chunk = kStreamedChunk; chunk > kLeastStreamedChunk; chunk /= 2) {
+      const MemoryPlan plan = Streamed(chunk);
+      if (plan.fits() && plan.activations <= (plan.activations + plan.kv + plan.arena) / 8) {
+        return plan;
+      }
+    }
+    return Streamed(kLeastStreamedChunk);
+  }
+
+  MemoryPlan Streamed(uint32_t chunk) const {
+    const StoredExperts& stored = model_.stored();
+    MemoryPlan plan = Begin();
+    plan.streamed = true;
+    plan.trunk = model_.trunk_memory();
+    plan.held = stored.held_bytes;
+    plan.least_slots = stored.least_slots;
+    if (request_.router != nullptr) {
+      const StoredExperts& routed = request_.router->stored();
+      plan.skills += request_.router->trunk_memory() + routed.held_bytes +
+                     routed.least_slots * routed.slot_bytes;
+    }
+    plan.program += kReaderBytes + kBytesPerTensor * model_.weights().tensors.size() +
+                    request_.budget / kPageTablePart;
+    SetChunk(chunk, &plan);
+    const uint64_t least = stored.least_slots * stored.slot_bytes;
+    const uint64_t all = stored.count * stored.slot_bytes;
+    const uint64_t room = Left(plan);
+    const uint64_t wanted = std::min(all, std::max(2 * least, room / 2));
+    SetContext(room > wanted ? room - wanted : 0, &plan);
+    plan.slots = std::clamp(request_.least ? 0 : Left(plan) / stored.slot_bytes, stored.least_slots,
+                            stored.count);
+    plan.arena = plan.slots * stored.slot_bytes;
+    if (request_.least) {
+      // Page tables are a part of the budget, whose other parts are known now.
+      plan.program += (plan.total() - 1) / (kPageTablePart - 1);
+      plan.budget = plan.total();
+    }
+    return plan;
+  }
+
+  const ModelOutline& model_;
+  const MemoryRequest& request_;
+  const ModelConfig& config_;
+  const uint32_t usual_;  // context if memory is plenty and nobody asks for more
+  const uint32_t least_;
+};
+
+// How much of the budget experts take, and of what.
+std::string ExpertsText(const MemoryPlan& plan) {
+  if (!plan.streamed) return FormatSize(plan.experts);
+  return fmt::format("{} (room for {} of {}, the least that works)",
+                     FormatSize(plan.arena + plan.held), plan.slots, FormatSize(plan.experts));
+}
+
+}  // namespace
+
+MemoryPlan PlanMemory(const ModelOutline& model, const MemoryRequest& request) {
+  const uint32_t longest = model.config().max_position_embeddings;
   if (request.context > longest) {
     throw Error(ErrorCode::kUsage, fmt::format("--ctx {} is more than the model's {} positions",
                                                request.context, longest));
   }
-  MemoryPlan plan;
-  plan.experts = model.expert_bytes_total();
-  plan.tokenizer = kTokenizerFactor * model.checkpoint().tokenizer_json().size();
-  plan.trunk = model.weight_bytes_total() - plan.experts;
-  plan.blended = BlendedBytes(model.checkpoint());
-  plan.skills = request.skill_reserve;
-  const uint64_t block = request.sequences * KvPool::BytesPerBlock(config, request.kv_type);
-  const uint64_t router_block =
-      request.router == nullptr ? 0 : KvPool::BytesPerBlock(*request.router, KvType::kF32);
-  const uint32_t usual = std::min(longest, kDefaultContext);
-  plan.context = request.context != 0 ? request.context : usual;
-  const uint32_t rows = std::min(request.chunk, plan.context);
-  plan.activations = ActivationBytes(config, rows, request.logit_rows);
-  if (request.router != nullptr) plan.skills += ActivationBytes(*request.router, rows, 0);
-  const uint64_t fixed = plan.total();
-  if (request.context == 0) {
-    const uint32_t least = std::min(longest, kLeastContext);
-    const uint64_t room =
-        request.budget > fixed ? (request.budget - fixed) / (block + router_block) : 0;
-    const uint64_t positions = request.least ? 0 : room * kBlockTokens;
-    plan.context = static_cast<uint32_t>(std::clamp<uint64_t>(positions, least, usual));
-    plan.shrunk = plan.context < usual;
-  }
-  plan.kv = BlocksFor(plan.context) * block;
-  plan.skills += BlocksFor(plan.context) * router_block;
-  plan.budget = request.least ? plan.total() : request.budget;
-  return plan;
+  return Planner(model, request).Plan();
 }
 
 void RequireFit(const MemoryPlan& plan, const std::string& file) {
@@ -87,8 +199,7 @@ void RequireFit(const MemoryPlan& plan, const std::string& file) {
       fmt::format("{} are needed, but the budget is {}: trunk {}, experts {}{}, KV cache {} ({} "
                   "positions), activations {}, tokenizer {}, program {}",
                   FormatSize(plan.total()), FormatSize(plan.budget), FormatSize(plan.trunk),
-                  FormatSize(plan.experts),
-                  plan.skills == 0 ? "" : ", skills " + FormatSize(plan.skills),
+                  ExpertsText(plan), plan.skills == 0 ? "" : ", skills " + FormatSize(plan.skills),
                   FormatSize(plan.kv), plan.context, FormatSize(plan.activations),
                   FormatSize(plan.tokenizer), FormatSize(plan.program)),
       {file, "--memory", {}});

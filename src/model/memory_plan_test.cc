@@ -17,10 +17,11 @@ namespace {
 
 struct Subject {
   explicit Subject(const std::string& folder) : threads(1) {
-    model = Model::Load(formats::OpenCheckpoint(folder), {}, &threads);
+    model =
+        std::make_unique<ModelOutline>(formats::OpenCheckpoint(folder), LoadOptions{}, &threads);
   }
   ThreadPool threads;
-  std::unique_ptr<Model> model;
+  std::unique_ptr<ModelOutline> model;
 };
 
 const std::string kDemo = paths::DemoModel();
@@ -85,9 +86,56 @@ TEST(MemoryPlan, AContextThatNobodyAskedForShrinksToFit) {
   // One byte less costs a block.
   EXPECT_EQ(PlanMemory(*demo.model, {.budget = half.total() - 1}).context, 512u - kBlockTokens);
 
+  // Asked for, it makes experts give way.
   MemoryRequest asked{.budget = half.total()};
   asked.context = 1024;
-  EXPECT_FALSE(PlanMemory(*demo.model, asked).fits());
+  const MemoryPlan streamed = PlanMemory(*demo.model, asked);
+  EXPECT_TRUE(streamed.fits());
+  EXPECT_TRUE(streamed.streamed);
+  EXPECT_EQ(streamed.context, 1024u);
+}
+
+TEST(MemoryPlan, ExpertsAreStreamedWhenTheyDoNotFit) {
+  const Subject demo(kDemo);
+  const MemoryPlan full = PlanMemory(*demo.model, {.budget = kPlenty});
+  EXPECT_FALSE(full.streamed);
+  const StoredExperts& stored = demo.model->stored();
+  EXPECT_EQ(stored.count, 4u * 32);
+  EXPECT_EQ(stored.held_bytes, 0u);
+  EXPECT_EQ(stored.least_slots, demo.model->config().moe.top_k);
+  // Three bf16 matrices of 192 x 64, anywhere in pages.
+  EXPECT_GE(stored.slot_bytes, 3u * 192 * 64 * 2);
+  EXPECT_LE(stored.slot_bytes, 3u * (192 * 64 * 2 + 2 * 4096));
+
+  MemoryRequest request;
+  request.least = true;
+  const uint64_t least = PlanMemory(*demo.model, request).total();
+  uint64_t slots = 0;
+  uint32_t context = 0;
+  uint32_t chunk = 0;
+  for (uint64_t budget = least; budget < full.total(); budget += 200000) {
+    const MemoryPlan plan = PlanMemory(*demo.model, {.budget = budget});
+    EXPECT_TRUE(plan.fits()) << budget;
+    if (!plan.streamed) continue;
+    EXPECT_GE(plan.slots, stored.least_slots) << budget;
+    EXPECT_LE(plan.slots, stored.count) << budget;
+    EXPECT_EQ(plan.arena, plan.slots * stored.slot_bytes) << budget;
+    EXPECT_GE(plan.context, kLeastContext) << budget;
+    // The context takes no more than half of what both have, unless it has to.
+    if (plan.context > kLeastContext && plan.slots < stored.count) {
+      EXPECT_GE(plan.arena + stored.slot_bytes, plan.kv) << budget;
+    }
+    // Nothing of it falls when the budget rises, unless the chunk doubles.
+    if (plan.chunk == chunk) {
+      EXPECT_GE(plan.slots, slots) << budget;
+      EXPECT_GE(plan.context, context) << budget;
+    }
+    EXPECT_GE(plan.chunk, chunk) << budget;
+    slots = plan.slots;
+    context = plan.context;
+    chunk = plan.chunk;
+  }
+  EXPECT_GT(slots, stored.least_slots);
 }
 
 TEST(MemoryPlan, TheLeastThatCanRun) {
@@ -98,6 +146,9 @@ TEST(MemoryPlan, TheLeastThatCanRun) {
   EXPECT_TRUE(least.fits());
   EXPECT_EQ(least.context, kLeastContext);
   EXPECT_EQ(least.budget, least.total());
+  EXPECT_TRUE(least.streamed);
+  EXPECT_EQ(least.slots, least.least_slots);
+  EXPECT_TRUE(PlanMemory(*demo.model, {.budget = least.total()}).fits());
   EXPECT_FALSE(PlanMemory(*demo.model, {.budget = least.total() - 1}).fits());
 }
 

@@ -1,14 +1,15 @@
 #include "model/model.h"
 
-#include <fmt/format.h>
-
+#include <string>
 #include <utility>
 
-#include "base/log.h"
+#include "model/outline.h"
 #include "model/skilled_checkpoint.h"
 #include "model/task_mask.h"
 #include "model/transformer.h"
 #include "model/weights.h"
+#include "platform/disk_reader.h"
+#include "platform/mapped_pages.h"
 
 namespace moewe::model {
 namespace {
@@ -17,37 +18,39 @@ void VerifyAll(const formats::Checkpoint& checkpoint) {
   for (const formats::TensorView& tensor : checkpoint.tensors()) VerifyTensor(checkpoint, tensor);
 }
 
-// The mask to select: what is asked for, else what belongs to the skills.
-std::string TaskFor(const formats::Checkpoint& checkpoint, const LoadOptions& options) {
-  if (!options.task.empty()) return options.task;
-  const std::string linked = LinkedTask(checkpoint, options.skills);
-  if (!linked.empty()) {
-    LogInfo(fmt::format("task '{}' is active, it belongs to skill {}; --task none runs without",
-                        linked, SkillChoiceText(options.skills)));
+// What was looked at before, or is no part of the model, gives its memory back.
+void ForgetFiles(const formats::Checkpoint& checkpoint) {
+  for (const formats::TensorView& tensor : checkpoint.tensors()) {
+    if (tensor.file_offset != formats::kNotInFile) ForgetPages(tensor.bytes);
   }
-  return linked;
+  for (const std::string& file : checkpoint.files()) DropFromPageCache(file);
 }
 
 }  // namespace
 
 std::unique_ptr<Model> Model::Load(std::shared_ptr<const formats::Checkpoint> checkpoint,
                                    const LoadOptions& options, ThreadPool* pool) {
-  RefuseStandaloneSkill(*checkpoint);
-  if (options.verify == Verify::kFull) VerifyAll(*checkpoint);
-  ModelConfig config = ReadConfig(*checkpoint);
-  const bool lazy = options.verify == Verify::kLazy;
-  std::shared_ptr<const formats::Checkpoint> source = checkpoint;
+  return Load(ModelOutline(std::move(checkpoint), options, pool), options, pool);
+}
+
+std::unique_ptr<Model> Model::Load(ModelOutline outline, const LoadOptions& options,
+                                   ThreadPool* pool) {
+  const bool full = options.verify == Verify::kFull;
+  if (full && !options.stream) VerifyAll(*outline.checkpoint_);
+  std::shared_ptr<const formats::Checkpoint> source = outline.checkpoint_;
   if (!options.skills.empty()) {
-    const SkillOptions how{.check_hashes = lazy,
-                           .check_replaced = options.backbone_verified,
-                           .blend_limit = options.blend_limit,
-                           .compute_blend = options.to_run};
-    source = std::make_shared<SkilledCheckpoint>(checkpoint, options.skills, how, pool);
+    // What is streamed is checked when it is read.
+    const SkillOptions how{.check_hashes = options.verify == Verify::kLazy,
+                           .check_replaced = options.backbone_verified && !options.stream,
+                           .blend_limit = options.blend_limit};
+    source = std::make_shared<SkilledCheckpoint>(source, options.skills, how, pool);
   }
-  Weights weights = BindWeights(*source, config, HashesAtLoad(options));
-  TaskMask mask = SelectTaskMask(*checkpoint, config, weights, TaskFor(*checkpoint, options));
-  return std::make_unique<Transformer>(std::move(source), std::move(config), std::move(weights),
-                                       std::move(mask), options, pool);
+  outline.weights_ = Weights();  // as many names again, no longer needed
+  auto model = Transformer::Load(std::move(source), std::move(outline.config_),
+                                 std::move(outline.mask_), options, pool);
+  if (full && options.stream) model->VerifyStreamed(*outline.checkpoint_);
+  if (options.stream) ForgetFiles(*outline.checkpoint_);
+  return model;
 }
 
 }  // namespace moewe::model

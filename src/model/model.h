@@ -3,27 +3,47 @@
 #define MOEWE_MODEL_MODEL_H_
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "experts/expert_store.h"
 #include "formats/checkpoint.h"
 #include "kernels/compute.h"
 #include "model/config.h"
 #include "model/kv_cache.h"
 #include "model/skill_choice.h"
+#include "platform/disk_reader.h"
 
 namespace moewe::model {
 
 using TokenId = int32_t;
+
+class ModelOutline;
 
 // When stored tensor hashes are checked.
 enum class Verify : uint8_t {
   kLazy,  // each tensor before its first use: an expert's when the router first picks it
   kFull,  // every tensor of the file at load
   kNone,
+};
+
+// How routed experts that do not all fit in memory come from the checkpoint's files.
+struct StreamOptions {
+  uint64_t arena_bytes = 0;  // that they are read into: experts::StoreOptions
+  // For tests: who reads `files`, into `memory` (empty = anywhere). Empty: OpenDiskReader.
+  std::function<std::unique_ptr<DiskReader>(std::span<const std::string> files,
+                                            std::span<uint8_t> memory)>
+      open_reader;
+};
+
+struct StreamStats {
+  experts::StoreStats store;
+  DiskInfo disk;
 };
 
 struct LoadOptions {
@@ -34,9 +54,9 @@ struct LoadOptions {
   SkillChoice skills;
   // What blended skills' tensors, which are not in the file, may take in memory.
   uint64_t blend_limit = std::numeric_limits<uint64_t>::max();
-  // False: only sizes and names count, blended tensors are not computed. For plans.
-  bool to_run = true;
   Verify verify = Verify::kLazy;
+  // Experts are streamed; empty = everything stays where the checkpoint has it.
+  std::optional<StreamOptions> stream;
   // kLazy: the backbone's tensors, experts apart, were checked when this checkpoint was loaded
   // before.
   bool backbone_verified = false;
@@ -73,6 +93,9 @@ class Model {
   // kUnknownName, kHashMismatch}. `pool` must outlive the model.
   static std::unique_ptr<Model> Load(std::shared_ptr<const formats::Checkpoint> checkpoint,
                                      const LoadOptions& options, ThreadPool* pool);
+  // The same from what was found out before, with the same options.
+  static std::unique_ptr<Model> Load(ModelOutline outline, const LoadOptions& options,
+                                     ThreadPool* pool);
   virtual ~Model() = default;
 
   virtual const ModelConfig& config() const = 0;
@@ -83,11 +106,20 @@ class Model {
   virtual uint64_t weight_bytes_total() const = 0;
   virtual uint64_t expert_bytes_total() const = 0;  // of these, routed experts
 
+  // Canonical tensors, as the model reads them: routed experts that are streamed have the bytes of
+  // the mapped file, which nobody should touch.
+  virtual std::span<const formats::TensorView> tensors() const = 0;
+
+  // Of streamed experts, since loading; nothing if all are in memory. Not while Forward runs, and
+  // neither is the memory that they are read into, which is empty then.
+  virtual std::optional<StreamStats> stream_stats() const = 0;
+  virtual Bytes stream_memory() const = 0;
+
   // Runs all chunks as one batch. The result for a position depends only on the tokens before it.
   // Appends logits rows [vocab_size] to *logits in chunk order. On an exception the sequences keep
   // their old length. Throws Error{kUsage} for a token outside of the vocabulary or a sequence
-  // named twice, kOutOfBudget when the KV pool is full, kHashMismatch (Verify::kLazy). Chunks may
-  // be empty; a sequence may appear once.
+  // named twice, kOutOfBudget when the KV pool is full, kHashMismatch (Verify::kLazy), kIo for an
+  // expert that can't be read. Chunks may be empty; a sequence may appear once.
   virtual void Forward(std::span<const SequenceChunk> chunks, std::vector<float>* logits,
                        ForwardObserver* observer = nullptr) = 0;
 };

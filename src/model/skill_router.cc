@@ -28,24 +28,28 @@ class FirstLayers : public CheckpointView {
   }
 };
 
-std::unique_ptr<Model> LoadFirstLayers(std::shared_ptr<const formats::Checkpoint> checkpoint,
-                                       uint32_t count, const LoadOptions& asked, ThreadPool* pool) {
-  RefuseStandaloneSkill(*checkpoint);
-  ModelConfig config = ReadConfig(*checkpoint);
+ModelConfig ConfigOfFirstLayers(const formats::Checkpoint& checkpoint, uint32_t count) {
+  RefuseStandaloneSkill(checkpoint);
+  ModelConfig config = ReadConfig(checkpoint);
   if (count == 0 || count > config.num_layers) {
-    throw Error(ErrorCode::kUsage, "the model has no such layer",
-                {checkpoint->files().front(), ""});
+    throw Error(ErrorCode::kUsage, "the model has no such layer", {checkpoint.files().front(), ""});
   }
   config.num_layers = count;
   config.num_loops = 1;
   config.layers.resize(count);
+  return config;
+}
+
+std::unique_ptr<Model> LoadFirstLayers(std::shared_ptr<const formats::Checkpoint> checkpoint,
+                                       uint32_t count, const LoadOptions& asked, ThreadPool* pool) {
+  ModelConfig config = ConfigOfFirstLayers(*checkpoint, count);
   const auto first = std::make_shared<FirstLayers>(std::move(checkpoint), count);
   LoadOptions options;
   options.activations = kernels::Activations::kF32;
   options.verify = asked.verify;
-  Weights weights = BindWeights(*first, config, HashesAtLoad(asked));
-  return std::make_unique<Transformer>(first, std::move(config), std::move(weights), TaskMask{},
-                                       options, pool);
+  options.backbone_verified = asked.backbone_verified;
+  options.stream = asked.stream;
+  return Transformer::Load(first, std::move(config), TaskMask{}, options, pool);
 }
 
 uint32_t LayersToRun(const std::vector<uint32_t>& layers) {
@@ -152,9 +156,15 @@ SkillRouter::SkillRouter(std::shared_ptr<const formats::Checkpoint> checkpoint,
       layers_(PhiLayers(*checkpoint_)),
       reader_(checkpoint_, layers_, options, pool) {}
 
-std::vector<std::string> SkillRouter::ids() const {
+ModelOutline SkillRouter::OutlineFor(std::shared_ptr<const formats::Checkpoint> checkpoint) {
+  const uint32_t count = LayersToRun(PhiLayers(*checkpoint));
+  ModelConfig config = ConfigOfFirstLayers(*checkpoint, count);
+  return {std::make_shared<FirstLayers>(std::move(checkpoint), count), std::move(config)};
+}
+
+std::vector<std::string> SkillRouter::IdsOf(const formats::Checkpoint& checkpoint) {
   std::vector<std::string> ids;
-  for (const SkillRecord& skill : SkillsOf(*checkpoint_)) {
+  for (const SkillRecord& skill : SkillsOf(checkpoint)) {
     if (skill.selection) ids.push_back(skill.id);
   }
   return ids;

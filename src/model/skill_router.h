@@ -12,6 +12,7 @@
 #include "formats/checkpoint.h"
 #include "model/config.h"
 #include "model/model.h"
+#include "model/outline.h"
 #include "model/skill_choice.h"
 #include "platform/thread_pool.h"
 
@@ -49,9 +50,10 @@ class SkillRouter {
   SkillRouter(std::shared_ptr<const formats::Checkpoint> checkpoint, const LoadOptions& options,
               ThreadPool* pool);
 
-  const ModelConfig& config() const { return reader_.config(); }
-  // The ids that a prompt can be routed to.
-  std::vector<std::string> ids() const;
+  // The layers that a router over `checkpoint` would run, and the ids that a prompt can be routed
+  // to; no weights are read. Throws as the constructor, but for what their bytes show.
+  static ModelOutline OutlineFor(std::shared_ptr<const formats::Checkpoint> checkpoint);
+  static std::vector<std::string> IdsOf(const formats::Checkpoint& checkpoint);
 
   // Ascending; equal ones in the order of the registry. Throws as ResidualReader::Means,
   // Error{kInternal} when an energy is no number.

@@ -161,6 +161,7 @@ SkilledCheckpoint::SkilledCheckpoint(std::shared_ptr<const formats::Checkpoint> 
         view.dtype = DType::kF32;
         view.bytes = {reinterpret_cast<const uint8_t*>(blended_.back().get()),
                       static_cast<size_t>(BlendBytes(tensor))};
+        view.file_offset = formats::kNotInFile;
         view.hash = 0;
       } else {
         const TensorView& source = *found->second.front();

@@ -41,6 +41,7 @@ struct Step {
   std::span<Sequence* const> sequences;  // one a chunk, with room for its rows reserved
   std::span<const RopeTable> ropes;      // by ModelConfig::ropes index, for these rows
   ForwardObserver* observer = nullptr;
+  const float* residual = nullptr;  // the residual stream [rows, hidden], as it is at any moment
 };
 
 // Calls task(row) for each of n rows: over the pool when that is worth a region. Rows are

@@ -4,24 +4,71 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "kernels/vector_ops.h"
 #include "model/token_bytes.h"
+#include "model/trunk_memory.h"
 #include "moewe/error.h"
+#include "platform/mapped_pages.h"
 
 namespace moewe::model {
 
+namespace {
+
+// The hashes that binding a model's weights checks; experts' follow when they are first used.
+TensorHashes HashesAtLoad(const LoadOptions& options) {
+  return options.verify == Verify::kLazy && !options.backbone_verified
+             ? TensorHashes::kVerifyAllButExperts
+             : TensorHashes::kIgnore;
+}
+
+// Those of what was read into memory, which nobody has checked before.
+TensorHashes HashesOfCopy(const LoadOptions& options) {
+  return options.verify == Verify::kNone ? TensorHashes::kIgnore
+                                         : TensorHashes::kVerifyAllButExperts;
+}
+
+}  // namespace
+
+std::unique_ptr<Transformer> Transformer::Load(
+    std::shared_ptr<const formats::Checkpoint> checkpoint, ModelConfig config, TaskMask mask,
+    const LoadOptions& options, ThreadPool* pool) {
+  if (!options.stream) {
+    Weights weights = BindWeights(*checkpoint, config, HashesAtLoad(options));
+    return std::make_unique<Transformer>(std::move(checkpoint), std::move(config),
+                                         std::move(weights), std::move(mask), options, pool,
+                                         nullptr);
+  }
+  Weights found = BindWeights(*checkpoint, config, TensorHashes::kIgnore, BytesToRead::kNone);
+  std::unique_ptr<experts::Arena> trunk;
+  {
+    const std::unique_ptr<DiskReader> reader = OpenReader(*options.stream, checkpoint->files(), {});
+    trunk = ReadTrunk(*checkpoint, found.uses, reader.get(), &found.tensors);
+  }
+  Weights weights = BindTensors(*checkpoint, config, std::move(found.tensors),
+                                HashesOfCopy(options), BytesToRead::kTrunk);
+  return std::make_unique<Transformer>(std::move(checkpoint), std::move(config), std::move(weights),
+                                       std::move(mask), options, pool, std::move(trunk));
+}
+
 Transformer::Transformer(std::shared_ptr<const formats::Checkpoint> checkpoint, ModelConfig config,
                          Weights weights, TaskMask mask, const LoadOptions& options,
-                         ThreadPool* pool)
+                         ThreadPool* pool, std::unique_ptr<experts::Arena> trunk)
     : checkpoint_(std::move(checkpoint)),
+      trunk_(std::move(trunk)),
       config_(std::move(config)),
       weights_(std::move(weights)),
       mask_(std::move(mask)),
       bytes_per_token_(WeightBytesPerToken(weights_, config_, mask_)),
       compute_(pool, options.activations) {
   const bool verify_experts = options.verify == Verify::kLazy;
+  if (options.stream) {
+    // With kFull whoever loads has them all verified by the stream.
+    stream_ = std::make_unique<ExpertStream>(*checkpoint_, config_, weights_, *options.stream,
+                                             options.verify != Verify::kNone, pool);
+  }
   static const LayerMask kWhole;
   visits_.reserve(config_.num_visits());
   for (uint32_t i = 0; i < config_.num_visits(); ++i) {
@@ -31,14 +78,42 @@ Transformer::Transformer(std::shared_ptr<const formats::Checkpoint> checkpoint, 
     AttentionBlock attention(visit, config_, layer.attention, masked, &attention_scratch_);
     if (layer.is_moe) {
       visits_.push_back({&layer, masked.live, std::move(attention),
-                         MoeBlock(visit, config_, weights_, layer.moe, masked, *checkpoint_,
-                                  verify_experts, &moe_scratch_)});
+                         MoeBlock(visit, config_, weights_, masked, *checkpoint_, verify_experts,
+                                  stream_.get(), &moe_scratch_)});
     } else {
       visits_.push_back(
           {&layer, masked.live, std::move(attention), DenseFfnBlock(config_, layer.ffn, masked)});
     }
   }
+  LinkBlocks();
   for (const Rope& rope : config_.ropes) ropes_.emplace_back(&rope);
+}
+
+// Each MoE block to the one that runs after it.
+void Transformer::LinkBlocks() {
+  MoeBlock* next = nullptr;
+  for (size_t i = visits_.size(); i-- > 0;) {
+    auto* block = std::get_if<MoeBlock>(&visits_[i].ffn);
+    if (block == nullptr || !visits_[i].live) continue;
+    block->SetNext(next);
+    next = block;
+  }
+}
+
+void Transformer::VerifyStreamed(const formats::Checkpoint& file) {
+  stream_->VerifyAll();
+  std::set<std::pair<uint32_t, uint64_t>> verified;  // places
+  for (size_t i = 0; i < weights_.tensors.size(); ++i) {
+    const formats::TensorView& tensor = weights_.tensors[i];
+    if (weights_.uses[i] == TensorUse::kNone || tensor.hash == 0) continue;
+    verified.emplace(tensor.file_index, tensor.file_offset);
+  }
+  for (const formats::TensorView& tensor : file.tensors()) {
+    if (tensor.hash == 0 || verified.contains({tensor.file_index, tensor.file_offset})) continue;
+    VerifyTensor(file, tensor);
+    ForgetPages(tensor.bytes);
+    DropFromPageCache(file.files()[tensor.file_index]);
+  }
 }
 
 void Transformer::Forward(std::span<const SequenceChunk> chunks, std::vector<float>* logits,
@@ -46,7 +121,7 @@ void Transformer::Forward(std::span<const SequenceChunk> chunks, std::vector<flo
   Check(chunks);
   Prepare(chunks);
   if (rows_.empty()) return;
-  const Step step{&compute_, rows_, sequences_, ropes_, observer};
+  const Step step{&compute_, rows_, sequences_, ropes_, observer, hidden_};
   Embed(chunks);
   if (observer != nullptr) observer->OnHidden(-1, hidden_, rows_.size());
   for (uint32_t i = 0; i < config_.num_visits(); ++i) {

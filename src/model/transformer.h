@@ -4,11 +4,14 @@
 #define MOEWE_MODEL_TRANSFORMER_H_
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
 
+#include "experts/arena.h"
 #include "model/attention_block.h"
+#include "model/expert_stream.h"
 #include "model/ffn_block.h"
 #include "model/model.h"
 #include "model/step.h"
@@ -17,23 +20,35 @@
 
 namespace moewe::model {
 
-// The hashes that binding a model's weights checks; experts' follow when they are first used.
-inline TensorHashes HashesAtLoad(const LoadOptions& options) {
-  return options.verify == Verify::kLazy && !options.backbone_verified
-             ? TensorHashes::kVerifyAllButExperts
-             : TensorHashes::kIgnore;
-}
-
 class Transformer : public Model {
  public:
+  // Binds the tensors of `checkpoint`: with options.stream the trunk is read into memory and routed
+  // experts are streamed, else everything is used where it is mapped. Throws as Model::Load.
+  static std::unique_ptr<Transformer> Load(std::shared_ptr<const formats::Checkpoint> checkpoint,
+                                           ModelConfig config, TaskMask mask,
+                                           const LoadOptions& options, ThreadPool* pool);
+
+  // `trunk`: what tensors of `weights` point into, if that is not the checkpoint.
   Transformer(std::shared_ptr<const formats::Checkpoint> checkpoint, ModelConfig config,
-              Weights weights, TaskMask mask, const LoadOptions& options, ThreadPool* pool);
+              Weights weights, TaskMask mask, const LoadOptions& options, ThreadPool* pool,
+              std::unique_ptr<experts::Arena> trunk);
 
   const ModelConfig& config() const override { return config_; }
   const formats::Checkpoint& checkpoint() const override { return *checkpoint_; }
   uint64_t weight_bytes_per_token() const override { return bytes_per_token_; }
   uint64_t weight_bytes_total() const override { return weights_.bytes_total; }
   uint64_t expert_bytes_total() const override { return weights_.expert_bytes; }
+
+  // Every tensor of `file`, the one that the checkpoint is a view of: hashes of the trunk were
+  // checked in memory, experts are streamed through once, the rest is read from the mapping and
+  // given back. Throws Error{kHashMismatch}, and as Forward.
+  void VerifyStreamed(const formats::Checkpoint& file);
+
+  std::span<const formats::TensorView> tensors() const override { return weights_.tensors; }
+  std::optional<StreamStats> stream_stats() const override {
+    return stream_ ? std::optional(stream_->stats()) : std::nullopt;
+  }
+  Bytes stream_memory() const override { return stream_ ? stream_->memory() : Bytes(); }
 
   void Forward(std::span<const SequenceChunk> chunks, std::vector<float>* logits,
                ForwardObserver* observer) override;
@@ -57,12 +72,16 @@ class Transformer : public Model {
   void Norm(const float* x, const std::vector<float>& weight, size_t rows, float* out);
   void Head(std::span<const SequenceChunk> chunks, const Step& step, std::vector<float>* logits);
 
+  void LinkBlocks();
+
   const std::shared_ptr<const formats::Checkpoint> checkpoint_;
+  const std::unique_ptr<experts::Arena> trunk_;
   const ModelConfig config_;
   const Weights weights_;
   const TaskMask mask_;
   const uint64_t bytes_per_token_;
   kernels::Compute compute_;
+  std::unique_ptr<ExpertStream> stream_;  // null: all experts are in memory
 
   AttentionScratch attention_scratch_;
   MoeScratch moe_scratch_;

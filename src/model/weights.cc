@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "base/hash64.h"
 #include "model/canonical.h"
@@ -28,13 +29,19 @@ std::string ShapeText(const std::vector<uint64_t>& shape) {
 
 constexpr uint64_t kAny = 0;  // a dimension that the tensor itself decides
 
+Where WhereOf(const formats::Checkpoint& checkpoint, const TensorView& tensor) {
+  Where where{checkpoint.files()[tensor.file_index], tensor.name, {}};
+  if (tensor.file_offset != formats::kNotInFile) where.offset = tensor.file_offset;
+  return where;
+}
+
 class Binder {
  public:
-  Binder(const formats::Checkpoint& checkpoint, const ModelConfig& config, TensorHashes hashes,
-         Weights* weights)
-      : checkpoint_(checkpoint), config_(config), hashes_(hashes), out_(*weights) {
-    out_.tensors = CanonicalTensors(checkpoint, config);
-    used_.resize(out_.tensors.size(), false);
+  Binder(const formats::Checkpoint& checkpoint, const ModelConfig& config,
+         std::vector<TensorView> tensors, TensorHashes hashes, BytesToRead read, Weights* weights)
+      : checkpoint_(checkpoint), config_(config), hashes_(hashes), read_(read), out_(*weights) {
+    out_.tensors = std::move(tensors);
+    out_.uses.resize(out_.tensors.size(), TensorUse::kNone);
     for (uint32_t i = 0; i < out_.tensors.size(); ++i) by_name_.emplace(out_.tensors[i].name, i);
   }
 
@@ -65,9 +72,7 @@ class Binder {
 
   bool Has(const std::string& name) const { return by_name_.contains(name); }
 
-  Where WhereOf(const TensorView& tensor) const {
-    return {checkpoint_.files()[tensor.file_index], tensor.name, tensor.file_offset};
-  }
+  Where WhereOf(const TensorView& tensor) const { return model::WhereOf(checkpoint_, tensor); }
 
   [[noreturn]] void Missing(const std::string& name, const std::string& why) const {
     throw Error(ErrorCode::kMissingTensor, why, {checkpoint_.files().front(), name});
@@ -80,15 +85,20 @@ class Binder {
                 WhereOf(tensor));
   }
 
-  uint32_t Take(const std::string& name) {
+  uint32_t Take(const std::string& name, TensorUse use) {
     const auto found = by_name_.find(name);
     if (found == by_name_.end()) Missing(name, fmt::format("the file has no tensor {}", name));
-    used_[found->second] = true;
+    out_.uses[found->second] = use;
     return found->second;
   }
 
-  void VerifyUnlessExpert(const TensorView& tensor, bool is_expert) const {
-    if (hashes_ == TensorHashes::kVerifyAllButExperts && !is_expert) {
+  bool MayRead(const TensorView& tensor, TensorUse use) const {
+    if (read_ != BytesToRead::kTrunk) return read_ == BytesToRead::kAll;
+    return use == TensorUse::kTrunk || tensor.file_offset == formats::kNotInFile;
+  }
+
+  void VerifyUnlessExpert(const TensorView& tensor, TensorUse use) const {
+    if (hashes_ == TensorHashes::kVerifyAllButExperts && use == TensorUse::kTrunk) {
       VerifyTensor(checkpoint_, tensor);
     }
   }
@@ -96,7 +106,8 @@ class Binder {
   // A matrix of `rows` x `cols` (kAny: what the tensor says), checked and ready for kernels.
   Matrix BindMatrix(const std::string& name, uint64_t rows, uint64_t cols,
                     uint32_t* expert_tensor = nullptr) {
-    const uint32_t index = Take(name);
+    const TensorUse use = expert_tensor == nullptr ? TensorUse::kTrunk : TensorUse::kExpert;
+    const uint32_t index = Take(name, use);
     const TensorView& tensor = out_.tensors[index];
     if (expert_tensor != nullptr) *expert_tensor = index;
     const quant::MatrixShape shape = tensor.matrix();
@@ -109,17 +120,12 @@ class Binder {
     if (shape.rows == 0 || shape.cols == 0 || shape.rows > kLimit || shape.cols > kLimit) {
       WrongShape(tensor, "dimensions between 1 and 2^31 - 1");
     }
-    const quant::Codec* codec = quant::FindCodec(tensor.dtype);
-    if (codec == nullptr || tensor.dtype == DType::kU8) {  // opaque bytes are no weights
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("{} is stored as {}, which is not a dtype of weights", tensor.name,
-                              DTypeName(tensor.dtype)),
-                  WhereOf(tensor));
-    }
-    codec->validate(tensor.bytes, shape, WhereOf(tensor));
-    VerifyUnlessExpert(tensor, expert_tensor != nullptr);
+    RequireWeights(tensor);
     Matrix matrix{tensor.dtype, static_cast<uint32_t>(shape.rows),
                   static_cast<uint32_t>(shape.cols), tensor.bytes};
+    if (!MayRead(tensor, use)) return matrix;
+    CheckEncoding(checkpoint_, tensor);
+    VerifyUnlessExpert(tensor, use);
     if (tensor.dtype == DType::kVbit) {
       out_.row_starts.push_back(quant::VbitRowStarts(tensor.dtype, tensor.bytes, shape));
       matrix.row_starts = out_.row_starts.back().data();
@@ -127,16 +133,25 @@ class Binder {
     return matrix;
   }
 
+  void RequireWeights(const TensorView& tensor) const {
+    if (quant::FindCodec(tensor.dtype) != nullptr && tensor.dtype != DType::kU8) return;
+    throw Error(ErrorCode::kUnsupported,  // opaque bytes are no weights
+                fmt::format("{} is stored as {}, which is not a dtype of weights", tensor.name,
+                            DTypeName(tensor.dtype)),
+                WhereOf(tensor));
+  }
+
   // A vector of `size` elements as f32.
   std::vector<float> BindVector(const std::string& name, uint64_t size, uint64_t or_size = 0) {
-    const TensorView& tensor = out_.tensors[Take(name)];
+    const TensorView& tensor = out_.tensors[Take(name, TensorUse::kTrunk)];
     const quant::MatrixShape shape = tensor.matrix();
     if (shape.rows != 1 || (shape.cols != size && (or_size == 0 || shape.cols != or_size))) {
       WrongShape(tensor, or_size == 0 || or_size == size
                              ? fmt::format("[{}]", size)
                              : fmt::format("[{}] or [{}]", size, or_size));
     }
-    VerifyUnlessExpert(tensor, false);
+    if (!MayRead(tensor, TensorUse::kTrunk)) return std::vector<float>(shape.cols);
+    VerifyUnlessExpert(tensor, TensorUse::kTrunk);
     return quant::Decode(tensor.dtype, tensor.bytes, shape, WhereOf(tensor));
   }
 
@@ -259,9 +274,9 @@ class Binder {
   // A tensor of a layer that nothing bound would have changed the result had it been understood; a
   // layer that the config does not count, too.
   void RefuseUnknownTensors() const {
-    for (size_t i = 0; i < used_.size(); ++i) {
+    for (size_t i = 0; i < out_.tensors.size(); ++i) {
       const TensorView& tensor = out_.tensors[i];
-      if (used_[i] || !tensor.name.starts_with("model.layers.")) continue;
+      if (out_.uses[i] != TensorUse::kNone || !tensor.name.starts_with("model.layers.")) continue;
       if (tensor.name.ends_with("rotary_emb.inv_freq")) continue;
       std::string_view name = tensor.name;
       const auto layer = EatNumbered(&name, "model.layers.");
@@ -306,20 +321,30 @@ class Binder {
   const formats::Checkpoint& checkpoint_;
   const ModelConfig& config_;
   const TensorHashes hashes_;
+  const BytesToRead read_;
   Weights& out_;
   std::unordered_map<std::string_view, uint32_t> by_name_;
-  std::vector<bool> used_;
   size_t most_experts_ = 0;  // of a layer
   uint32_t widest_router_ = 0;
 };
 
 }  // namespace
 
-Weights BindWeights(const formats::Checkpoint& checkpoint, const ModelConfig& config,
-                    TensorHashes hashes) {
+Weights BindTensors(const formats::Checkpoint& checkpoint, const ModelConfig& config,
+                    std::vector<TensorView> tensors, TensorHashes hashes, BytesToRead read) {
   Weights weights;
-  Binder(checkpoint, config, hashes, &weights).Bind();
+  Binder(checkpoint, config, std::move(tensors), hashes, read, &weights).Bind();
   return weights;
+}
+
+Weights BindWeights(const formats::Checkpoint& checkpoint, const ModelConfig& config,
+                    TensorHashes hashes, BytesToRead read) {
+  return BindTensors(checkpoint, config, CanonicalTensors(checkpoint, config), hashes, read);
+}
+
+void CheckEncoding(const formats::Checkpoint& checkpoint, const TensorView& tensor) {
+  quant::FindCodec(tensor.dtype)
+      ->validate(tensor.bytes, tensor.matrix(), WhereOf(checkpoint, tensor));
 }
 
 bool HasStoredHash(const TensorView& tensor) {
@@ -333,7 +358,10 @@ std::string StoredName(const formats::Checkpoint& checkpoint, const TensorView& 
   const auto* view = dynamic_cast<const CheckpointView*>(&checkpoint);
   if (view == nullptr) return tensor.name;
   for (const TensorView& stored : view->base().tensors()) {
-    if (stored.bytes.data() == tensor.bytes.data() && !stored.bytes.empty()) return stored.name;
+    if (stored.file_index == tensor.file_index && stored.file_offset == tensor.file_offset &&
+        stored.bytes.size() == tensor.bytes.size() && !stored.bytes.empty()) {
+      return stored.name;
+    }
   }
   return tensor.name;
 }
@@ -346,7 +374,7 @@ void VerifyTensor(const formats::Checkpoint& checkpoint, const TensorView& tenso
   throw Error(ErrorCode::kHashMismatch,
               fmt::format("the bytes of {} have hash {:016x}, the directory says {:016x}", name,
                           HashBytes(tensor.bytes), tensor.hash),
-              {checkpoint.files()[tensor.file_index], name, tensor.file_offset});
+              {checkpoint.files()[tensor.file_index], name, WhereOf(checkpoint, tensor).offset});
 }
 
 }  // namespace moewe::model

@@ -48,8 +48,12 @@ struct LayerWeights {
   MoeWeights moe;            // if is_moe
 };
 
+// What a model does with a tensor.
+enum class TensorUse : uint8_t { kNone, kTrunk, kExpert };
+
 struct Weights {
   std::vector<formats::TensorView> tensors;  // canonical
+  std::vector<TensorUse> uses;               // of each of them
   kernels::Matrix embed;                     // [vocab, hidden]
   kernels::Matrix lm_head;                   // [vocab, hidden]; the embedding itself if tied
   std::vector<float> final_norm;
@@ -61,11 +65,27 @@ struct Weights {
 
 enum class TensorHashes : uint8_t { kIgnore, kVerifyAllButExperts };
 
+// Which stored bytes binding looks at: to check encodings and hashes, to decode vectors, to find
+// rows.
+enum class BytesToRead : uint8_t {
+  kAll,
+  kTrunk,  // and experts that are in no file; of the others, whoever reads their bytes checks those
+  kNone,   // names, shapes and sizes only: vectors are zeros
+};
+
 // Throws Error{kMissingTensor} naming the tensor, {kParse} for a shape that does not fit,
 // {kUnsupported} for a dtype that cannot be computed with and for a layer's tensor whose meaning is
 // unknown, {kHashMismatch}. The checkpoint must outlive the result.
 Weights BindWeights(const formats::Checkpoint& checkpoint, const ModelConfig& config,
-                    TensorHashes hashes);
+                    TensorHashes hashes, BytesToRead read = BytesToRead::kAll);
+
+// The same over `tensors`, which are the checkpoint's canonical ones, wherever their bytes lie.
+Weights BindTensors(const formats::Checkpoint& checkpoint, const ModelConfig& config,
+                    std::vector<formats::TensorView> tensors, TensorHashes hashes,
+                    BytesToRead read);
+
+// Throws as BindWeights for bytes that are no encoding of the tensor's shape.
+void CheckEncoding(const formats::Checkpoint& checkpoint, const formats::TensorView& tensor);
 
 // Whether the bytes of `tensor` have its stored hash (0 = not protected). Any thread.
 bool HasStoredHash(const formats::TensorView& tensor);
