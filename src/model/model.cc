@@ -21,7 +21,9 @@ void VerifyAll(const formats::Checkpoint& checkpoint) {
 // What was looked at before, or is no part of the model, gives its memory back.
 void ForgetFiles(const formats::Checkpoint& checkpoint) {
   for (const formats::TensorView& tensor : checkpoint.tensors()) {
-    if (tensor.file_offset != formats::kNotInFile) ForgetPages(tensor.bytes);
+    if (tensor.file_offset == formats::kNotInFile) continue;
+    ExpectRandomReads(tensor.bytes);
+    DropPages(tensor.bytes);
   }
   for (const std::string& file : checkpoint.files()) DropFromPageCache(file);
 }

@@ -111,8 +111,7 @@ void Transformer::VerifyStreamed(const formats::Checkpoint& file) {
   for (const formats::TensorView& tensor : file.tensors()) {
     if (tensor.hash == 0 || verified.contains({tensor.file_index, tensor.file_offset})) continue;
     VerifyTensor(file, tensor);
-    ForgetPages(tensor.bytes);
-    DropFromPageCache(file.files()[tensor.file_index]);
+    DropPages(tensor.bytes);
   }
 }
 
