@@ -143,6 +143,7 @@ int main(int argc, char** argv) {
   }
   try {
     const double seconds = argc > 2 ? std::atof(argv[2]) : 0.5;
+    moewe::DropFromPageCache(argv[1]);
     for (const uint64_t kib : {64, 864, 2656}) moewe::Table(argv[1], kib << 10, seconds);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());

@@ -79,7 +79,8 @@ struct DiskOptions {
   // 0 = what was found for the device (ProbeDisk): now, in 0.3 s, if it is not remembered and the
   // files are so large that it matters.
   uint32_t depth = 0;
-  // Memory that reads will go to, to be registered with the kernel where that is allowed. Empty =
+  // Memory that reads will go to, to be registered with the kernel where that is allowed: its pages
+  // must stay the same as long as the reader lives (no MADV_DONTNEED, no new mapping). Empty =
   // unknown.
   std::span<uint8_t> memory = {};
 };

@@ -1,7 +1,7 @@
 // Disk reads by io_uring: no threads of our own, one system call for many reads.
 //
-// Without kernel polling, which would take a whole core. Memory and files are registered where the
-// kernel allows it, which spares it looking up pages and files for each read.
+// Without kernel polling, which would take a whole core. Files and memory are registered where the
+// kernel allows it, which spares it looking them up for each read.
 #include "platform/disk_methods.h"
 
 #ifdef MOEWE_HAVE_LIBURING
@@ -21,7 +21,10 @@
 namespace moewe {
 namespace {
 
-constexpr uint64_t kMostRegistered = uint64_t{1} << 30;  // in one piece, the kernel's limit
+// Memory is registered in pieces: not above the kernel's limit, not below a large page.
+constexpr uint64_t kMostPiece = uint64_t{1} << 30;
+constexpr uint64_t kLeastPiece = uint64_t{2} << 20;
+constexpr uint64_t kPieces = 64;
 
 // What the kernel says while it lacks memory for a moment.
 bool IsPassing(int error) { return error == EAGAIN || error == EBUSY || error == ENOMEM; }
@@ -31,15 +34,73 @@ void SleepShortly() {
   nanosleep(&millisecond, nullptr);
 }
 
+// The memory that reads go to, registered with the kernel piece by piece: each once as much was
+// read into it as it holds. Registering needs the pages to be there; all at once, untouched, they
+// would take seconds to come.
+class RegisteredMemory {
+ public:
+  RegisteredMemory(io_uring* ring, std::span<uint8_t> memory) : ring_(ring), memory_(memory) {
+    if (memory.empty()) return;
+    const uint64_t share = (memory.size() / kPieces / kLeastPiece + 1) * kLeastPiece;
+    piece_ = std::min(share, kMostPiece);
+    const uint64_t count = (memory.size() - 1) / piece_ + 1;
+    if (io_uring_register_buffers_sparse(ring, static_cast<unsigned>(count)) == 0) {
+      pieces_.resize(count);
+    }
+  }
+
+  // The registered piece that these bytes lie in; -1 if they don't.
+  int Find(const uint8_t* into, uint64_t bytes) const {
+    const size_t piece = PieceOf(into);
+    return piece < pieces_.size() && pieces_[piece].registered && PieceOf(into + bytes - 1) == piece
+               ? static_cast<int>(piece)
+               : -1;
+  }
+
+  void Came(const uint8_t* into, uint64_t bytes) {
+    const size_t index = PieceOf(into);
+    if (index >= pieces_.size() || pieces_[index].registered || refused_) return;
+    Piece& piece = pieces_[index];
+    piece.came += bytes;
+    const uint64_t begin = index * piece_;
+    const uint64_t size = std::min(piece_, memory_.size() - begin);
+    if (piece.came < size) return;
+    const iovec vector = {memory_.data() + begin, size};
+    __u64 tag = 0;
+    piece.registered = io_uring_register_buffers_update_tag(ring_, static_cast<unsigned>(index),
+                                                            &vector, &tag, 1) == 1;
+    // Most likely the limit on locked memory: what is registered stays so.
+    refused_ = !piece.registered;
+  }
+
+ private:
+  struct Piece {
+    uint64_t came = 0;
+    bool registered = false;
+  };
+
+  // Not below the number of pieces: outside of the memory.
+  size_t PieceOf(const uint8_t* byte) const {
+    const auto at = reinterpret_cast<uintptr_t>(byte);
+    const auto begin = reinterpret_cast<uintptr_t>(memory_.data());
+    return at < begin || at - begin >= memory_.size() ? SIZE_MAX : (at - begin) / piece_;
+  }
+
+  io_uring* ring_;
+  std::span<uint8_t> memory_;
+  uint64_t piece_ = kMostPiece;
+  std::vector<Piece> pieces_;  // none where the kernel does not know of registering bit by bit
+  bool refused_ = false;
+};
+
 class UringReader : public DiskReader {
  public:
   // Takes over a ring that was set up.
   UringReader(const io_uring& ring, DiskFiles files, uint32_t depth, std::span<uint8_t> memory)
-      : ring_(ring), files_(std::move(files.files)), slots_(depth) {
+      : ring_(ring), files_(std::move(files.files)), memory_(&ring_, memory), slots_(depth) {
     info_ = {"io_uring", files.direct, std::move(files.fallback), depth};
     for (uint32_t slot = depth; slot > 0; --slot) free_.push_back(slot - 1);
     RegisterFiles();
-    RegisterMemory(memory);
   }
 
   // The kernel must not write to memory that is somebody else's by then.
@@ -95,28 +156,6 @@ class UringReader : public DiskReader {
                                                 static_cast<unsigned>(descriptors.size())) == 0;
   }
 
-  // In pieces of equal size. All or nothing: a limit on locked memory that does not suffice for all
-  // is not worth being used up.
-  void RegisterMemory(std::span<uint8_t> memory) {
-    std::vector<iovec> pieces;
-    for (uint64_t at = 0; at < memory.size(); at += kMostRegistered) {
-      pieces.push_back({memory.data() + at, std::min(kMostRegistered, memory.size() - at)});
-    }
-    if (!pieces.empty() && io_uring_register_buffers(&ring_, pieces.data(),
-                                                     static_cast<unsigned>(pieces.size())) == 0) {
-      registered_ = memory;
-    }
-  }
-
-  // The piece of registered memory that these bytes lie in; -1 if in none.
-  int RegisteredPiece(const uint8_t* into, uint64_t bytes) const {
-    if (into < registered_.data()) return -1;
-    const auto at = static_cast<uint64_t>(into - registered_.data());
-    if (at >= registered_.size() || bytes > registered_.size() - at) return -1;
-    const uint64_t piece = at / kMostRegistered;
-    return piece == (at + bytes - 1) / kMostRegistered ? static_cast<int>(piece) : -1;
-  }
-
   // From the queue into free slots.
   void Start() {
     while (!free_.empty() && !queue_.empty()) {
@@ -146,7 +185,7 @@ class UringReader : public DiskReader {
     const int descriptor =
         files_registered_ ? static_cast<int>(transfer.file()) : file.descriptor.get();
     const auto bytes = static_cast<unsigned>(transfer.bytes());
-    const int piece = RegisteredPiece(transfer.into(), bytes);
+    const int piece = memory_.Find(transfer.into(), bytes);
     if (piece >= 0) {
       io_uring_prep_read_fixed(entry, descriptor, transfer.into(), bytes, transfer.offset(), piece);
     } else {
@@ -168,6 +207,7 @@ class UringReader : public DiskReader {
       DiskTransfer& transfer = slots_[slot];
       if (came > 0) {
         files_[transfer.file()].DropBehind(transfer.offset(), static_cast<uint64_t>(came));
+        memory_.Came(transfer.into(), static_cast<uint64_t>(came));
       }
       transfer.Take(came);
       if (!transfer.done() && !ending_) {
@@ -198,7 +238,7 @@ class UringReader : public DiskReader {
   const std::vector<DiskFile> files_;
   DiskInfo info_;
   bool files_registered_ = false;
-  std::span<uint8_t> registered_;
+  RegisteredMemory memory_;
   bool ending_ = false;
 
   DiskQueue queue_;
