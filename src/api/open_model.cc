@@ -136,7 +136,7 @@ OpenModel Open(const std::string& path, const ModelOptions& options, LogitsOfSte
   open.skill_blend = options.skill_blend;
   open.kv_type = open.request.kv_type;
   open.context = open.plan.context;
-  open.chunk = open.plan.chunk;
+  open.chunk = std::min(open.plan.chunk, open.context);
   open.model = model::Model::Load(std::move(*planned.model), FirstLoad(open.load, options),
                                   open.threads.get());
   open.load.backbone_verified = true;
