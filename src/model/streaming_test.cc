@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fake_disk.h"
@@ -44,13 +47,16 @@ class Subject {
 
   // From the real files.
   std::unique_ptr<Model> Streamed(uint64_t slots) {
-    return Load(StreamOptions{.arena_bytes = stored_.ArenaBytes(slots)});
+    StreamOptions stream;
+    stream.arena_bytes = stored_.ArenaBytes(slots);
+    return Load(std::move(stream));
   }
 
   // From copies of them.
   std::unique_ptr<Model> StreamedFrom(const std::shared_ptr<FakeDisk>& disk, uint64_t slots,
                                       const FakeDiskOptions& how = {}) {
-    StreamOptions stream{.arena_bytes = stored_.ArenaBytes(slots)};
+    StreamOptions stream;
+    stream.arena_bytes = stored_.ArenaBytes(slots);
     stream.open_reader = [disk, how](std::span<const std::string>, std::span<uint8_t>) {
       return disk->MakeReader(how);
     };
