@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/size.h"
@@ -22,7 +23,7 @@ size_t TerminalColumns(std::FILE* out) {
 }
 
 std::string Remaining(double seconds) {
-  const auto whole = static_cast<uint64_t>(seconds + 0.5);
+  const auto whole = std::llround(seconds);
   return whole < 60 ? fmt::format("{} s left", whole)
                     : fmt::format("{}:{:02} min left", whole / 60, whole % 60);
 }

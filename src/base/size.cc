@@ -15,9 +15,10 @@ uint64_t ParseSize(std::string_view text, std::string_view what) {
                                        "; write for example 8GiB or 500MB");
   };
   double number = 0;
-  const char* const end = text.data() + text.size();
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
   // Fixed notation only: "1e3" and "inf" are no sizes.
-  const auto parsed = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  const auto parsed = std::from_chars(begin, end, number, std::chars_format::fixed);
   if (parsed.ec != std::errc() || !(number >= 0.0) || number > 1e19) fail("is not a size");
 
   std::string unit;

@@ -25,7 +25,7 @@ CpuFeatures Detect() {
   return features;
 }
 
-std::optional<long long> ReadNumber(const std::string& path) {
+std::optional<long long> ReadQuota(const std::string& path) {
   std::ifstream in(path);
   long long value = 0;
   if (in >> value) return value;
@@ -50,8 +50,8 @@ std::optional<int> LimitOfFolder(const std::string& folder) {
       return std::nullopt;
     }
   }
-  const auto v1_quota = ReadNumber(folder + "/cpu.cfs_quota_us");
-  const auto v1_period = ReadNumber(folder + "/cpu.cfs_period_us");
+  const auto v1_quota = ReadQuota(folder + "/cpu.cfs_quota_us");
+  const auto v1_period = ReadQuota(folder + "/cpu.cfs_period_us");
   if (v1_quota && v1_period) return Quotient(*v1_quota, *v1_period);
   return std::nullopt;
 }
