@@ -93,6 +93,8 @@ void ExpertLoader::Want(ExpertId id) {
   Entry& entry = entries_[id];
   entry.wanted = true;
   entry.kept = false;
+  entry.failed = entry.retried = 0;  // what failed before counts for whoever waited then
+  entry.rechecked = false;
   ++wanted_;
   --ahead_;
   for (uint32_t i = 0; entry.ahead && i < kReadsPerTag; ++i) {

@@ -48,6 +48,7 @@ struct DiskScript {
   bool in_order = false;
   std::vector<std::pair<DiskRead, DiskUrgency>> submitted;
   uint64_t submits = 0;
+  uint64_t reaps = 0;
   uint64_t waits = 0;
   size_t pending = 0;
 };
@@ -75,6 +76,7 @@ class ScriptedDisk : public DiskReader {
   }
 
   void Reap(bool wait, std::vector<DiskResult>* results) override {
+    ++script_->reaps;
     if (wait && pending() > 0) ++script_->waits;
     size_t count = script_->only_when_waited ? 0 : script_->random() % (started_.size() + 1);
     if (wait) count = std::max<size_t>(count, 1);
