@@ -406,7 +406,7 @@ TEST_F(SmoeConvert, AScoutElsewhereIsNamed) {
   for (const std::string verb :
        {"plan", "bench -p 4 -n 2 -d 4 -r 1", "verify", "info", "run -p Hi -n 2 --greedy"}) {
     EXPECT_EQ(RunMoewe(verb + " " + vault + scout).code, 0) << verb;
-    EXPECT_EQ(RunMoewe(verb + " " + vault).code, 1) << verb;
+    EXPECT_GT(RunMoewe(verb + " " + vault).code, 0) << verb;
   }
 }
 

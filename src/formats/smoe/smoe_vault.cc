@@ -90,7 +90,6 @@ void SmoeVault::AddExperts() {
         std::vector<uint8_t>& copy = copies_.emplace_back(packed.begin(), packed.end());
         copy.insert(copy.end(), scales.begin(), scales.end());
         view.bytes = copy;
-        view.file_offset = kNotInFile;
       }
       const std::string name = view.name;
       if (!scout_.tensors.Add(std::move(view))) {
