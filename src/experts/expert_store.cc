@@ -166,6 +166,8 @@ bool ExpertStore::WantsGuesses() const {
 
 void ExpertStore::Prewarm(std::span<const uint64_t> counts) { impl_->Prewarm(counts); }
 
+void ExpertStore::Idle() { impl_->loader.Poll(false); }
+
 const std::vector<uint64_t>& ExpertStore::counts() const { return impl_->counts; }
 const ExpertIds& ExpertStore::ids() const { return impl_->ids; }
 StoreStats ExpertStore::stats() const { return impl_->stats; }

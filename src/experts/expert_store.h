@@ -120,6 +120,10 @@ class ExpertStore {
   // ExpertIds.
   void Prewarm(std::span<const uint64_t> counts);
 
+  // Lets background reads go on where the disk reader has no threads of its own; cheap. For who
+  // waits or works for long without another call.
+  void Idle();
+
   // Accesses so far, one an expert, by ExpertIds.
   const std::vector<uint64_t>& counts() const;
   const ExpertIds& ids() const;

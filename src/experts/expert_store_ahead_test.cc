@@ -48,7 +48,7 @@ struct Fixture {
   // Lets the disk end what it has begun and is queued.
   void Idle() {
     disk.only_when_waited = false;
-    while (disk.pending > 0) store->Prefetch(0, {});
+    while (disk.pending > 0) store->Idle();
     disk.only_when_waited = true;
   }
 

@@ -3,14 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
+#include <chrono>
+#include <cstring>
+#include <memory>
 #include <numeric>
-#include <optional>
 #include <random>
 #include <set>
 
 #include "experts/expert_store.h"
 #include "experts/store_test_disk.h"
+#include "fake_disk.h"
 #include "moewe/error.h"
 
 namespace moewe::experts {
@@ -59,9 +61,10 @@ class Workload {
     Make([this](std::span<uint8_t>) { return std::make_unique<ScriptedDisk>(&disk_); });
   }
   void UseThreads(std::chrono::microseconds delay) {
-    Make([this, delay](std::span<uint8_t>) {
-      return std::make_unique<SlowDisk>(&stored_.files, 3, delay);
-    });
+    const auto disk = std::make_shared<FakeDisk>();
+    for (const std::vector<uint8_t>& file : stored_.files) disk->AddFile(file);
+    const FakeDiskOptions options{.seed = random_(), .depth = 3, .least = delay, .most = 3 * delay};
+    Make([&](std::span<uint8_t>) { return disk->MakeReader(options); });
   }
 
   void Act() {
@@ -102,7 +105,9 @@ class Workload {
 
   void ExpectBytes(uint32_t layer, const LoadedExpert& loaded) const {
     for (size_t part = 0; part < 3; ++part) {
-      ASSERT_TRUE(std::ranges::equal(loaded.parts[part], stored_.Part(layer, loaded.expert, part)))
+      const Bytes stored = stored_.Part(layer, loaded.expert, part);
+      ASSERT_EQ(loaded.parts[part].size(), stored.size());
+      ASSERT_EQ(std::memcmp(loaded.parts[part].data(), stored.data(), stored.size()), 0)
           << "layer " << layer << ", expert " << loaded.expert;
     }
   }
@@ -174,7 +179,7 @@ class Workload {
 };
 
 TEST(ExpertStoreRandomTest, WhateverIsDone) {
-  for (uint32_t seed = 0; seed < 150; ++seed) {
+  for (uint32_t seed = 0; seed < 80; ++seed) {
     SCOPED_TRACE(seed);
     Workload work(seed, false);
     work.UseScript();
@@ -186,7 +191,7 @@ TEST(ExpertStoreRandomTest, WhateverIsDone) {
 
 TEST(ExpertStoreRandomTest, WhateverIsDoneAndFails) {
   int failed = 0;
-  for (uint32_t seed = 1000; seed < 1150; ++seed) {
+  for (uint32_t seed = 1000; seed < 1080; ++seed) {
     SCOPED_TRACE(seed);
     Workload work(seed, true);
     work.UseScript();

@@ -1,4 +1,5 @@
-// For tests: files of experts in memory and disk readers over them that a test commands.
+// For tests: files of experts in memory and a disk reader over them without threads, of which a
+// test says step by step what it does. (tests/fake_disk.h: one with threads and delays.)
 #ifndef MOEWE_EXPERTS_STORE_TEST_DISK_H_
 #define MOEWE_EXPERTS_STORE_TEST_DISK_H_
 
@@ -6,15 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <random>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -122,94 +119,6 @@ class ScriptedDisk : public DiskReader {
   std::vector<DiskRead> started_;
   std::deque<DiskRead> demand_;
   std::deque<DiskRead> ahead_;
-};
-
-// Threads that take their time for every read.
-class SlowDisk : public DiskReader {
- public:
-  SlowDisk(const FileBytes* files, uint32_t threads, std::chrono::microseconds delay)
-      : files_(files), delay_(delay) {
-    info_.method = "slow";
-    info_.depth = threads;
-    for (uint32_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
-  }
-  ~SlowDisk() override {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    work_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
-
-  void Submit(std::span<const DiskRead> reads, DiskUrgency urgency) override {
-    {
-      const std::lock_guard lock(mutex_);
-      std::deque<DiskRead>& queue = urgency == DiskUrgency::kDemand ? demand_ : ahead_;
-      queue.insert(queue.end(), reads.begin(), reads.end());
-    }
-    pending_ += reads.size();
-    work_.notify_all();
-  }
-
-  void Reap(bool wait, std::vector<DiskResult>* results) override {
-    if (pending_ == 0) return;
-    std::unique_lock lock(mutex_);
-    if (wait) done_.wait(lock, [this] { return !results_.empty(); });
-    pending_ -= results_.size();
-    results->insert(results->end(), results_.begin(), results_.end());
-    results_.clear();
-  }
-
-  void CancelQueued(std::vector<uint64_t>* tags) override {
-    const std::lock_guard lock(mutex_);
-    for (const DiskRead& read : ahead_) tags->push_back(read.tag);
-    pending_ -= ahead_.size();
-    ahead_.clear();
-  }
-
-  void Promote(uint64_t tag) override {
-    const std::lock_guard lock(mutex_);
-    const auto at = std::find_if(ahead_.begin(), ahead_.end(),
-                                 [tag](const DiskRead& read) { return read.tag == tag; });
-    if (at == ahead_.end()) return;
-    demand_.push_back(*at);
-    ahead_.erase(at);
-  }
-
-  size_t pending() const override { return pending_; }
-  const DiskInfo& info() const override { return info_; }
-
- private:
-  void Work() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      work_.wait(lock, [this] { return stop_ || !demand_.empty() || !ahead_.empty(); });
-      if (demand_.empty() && ahead_.empty()) return;
-      std::deque<DiskRead>& queue = demand_.empty() ? ahead_ : demand_;
-      const DiskRead read = queue.front();
-      queue.pop_front();
-      lock.unlock();
-      std::this_thread::sleep_for(delay_);
-      const DiskResult result = ReadFrom(*files_, read, {});
-      lock.lock();
-      results_.push_back(result);
-      done_.notify_one();
-    }
-  }
-
-  const FileBytes* const files_;
-  const std::chrono::microseconds delay_;
-  DiskInfo info_;
-  size_t pending_ = 0;  // of the caller's thread
-  std::mutex mutex_;
-  std::condition_variable work_;
-  std::condition_variable done_;
-  bool stop_ = false;
-  std::deque<DiskRead> demand_;
-  std::deque<DiskRead> ahead_;
-  std::vector<DiskResult> results_;
-  std::vector<std::thread> threads_;
 };
 
 // Random bytes with the experts of some layers in them.
