@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/size.h"
+#include "experts/expert_frequencies.h"
 #include "model/skilled_checkpoint.h"
 #include "moewe/error.h"
 #include "platform/memory_limits.h"
@@ -69,11 +70,17 @@ model::LoadOptions FirstLoad(model::LoadOptions load, const ModelOptions& option
   return load;
 }
 
-// Streamed experts as a plan has them.
+// Streamed experts as a plan has them. Folders belong to other programs, too: nothing is put beside
+// their files.
 void SetStream(const model::MemoryPlan& plan, const model::StoredExperts& stored,
-               model::LoadOptions* load) {
+               const formats::Checkpoint& checkpoint, model::LoadOptions* load) {
   load->stream.reset();
-  if (plan.streamed) load->stream.emplace().arena_bytes = stored.ArenaBytes(plan.slots);
+  if (!plan.streamed) return;
+  model::StreamOptions& stream = load->stream.emplace();
+  stream.arena_bytes = stored.ArenaBytes(plan.slots);
+  if (checkpoint.kind() != formats::CheckpointKind::kHuggingFace) {
+    stream.frequencies = experts::FrequencyPath(checkpoint.files().front());
+  }
 }
 
 // Everything that comes before reading weights.
@@ -104,7 +111,7 @@ PlannedModel Plan(const std::string& path, const ModelOptions& options, bool to_
     request.logit_rows = model::LogitRowsOfStep(planned.model->config(), chunk);
   }
   planned.plan = model::PlanMemory(*planned.model, request);
-  SetStream(planned.plan, planned.model->stored(), &planned.load);
+  SetStream(planned.plan, planned.model->stored(), *planned.checkpoint, &planned.load);
   return planned;
 }
 
@@ -143,7 +150,10 @@ OpenModel Open(const std::string& path, const ModelOptions& options, LogitsOfSte
   if (open.routed != nullptr) {
     model::LoadOptions of_router = open.load;
     const model::StoredExperts& stored = open.routed->stored();
-    if (of_router.stream) of_router.stream->arena_bytes = stored.ArenaBytes(stored.least_slots);
+    if (of_router.stream) {
+      of_router.stream->arena_bytes = stored.ArenaBytes(stored.least_slots);
+      of_router.stream->frequencies.clear();
+    }
     open.router =
         std::make_unique<model::SkillRouter>(open.checkpoint, of_router, open.threads.get());
   }
@@ -182,7 +192,7 @@ void OpenModel::Bind(const model::SkillChoice& skills) {
   bound.skill_reserve = 0;
   const model::MemoryPlan now = model::PlanMemory(outline, bound);
   model::RequireFit(now, checkpoint->files().front());
-  SetStream(now, outline.stored(), &load);
+  SetStream(now, outline.stored(), *checkpoint, &load);
   model = model::Model::Load(std::move(outline), load, threads.get());
   plan = now;
 }

@@ -1,9 +1,16 @@
 #include "model/expert_stream.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <exception>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
+#include "base/log.h"
+#include "experts/expert_frequencies.h"
 #include "moewe/error.h"
 #include "quant/vbit.h"
 
@@ -36,7 +43,7 @@ std::unique_ptr<DiskReader> OpenReader(const StreamOptions& options,
 ExpertStream::ExpertStream(const formats::Checkpoint& checkpoint, const ModelConfig& config,
                            const Weights& weights, const StreamOptions& options, bool verify,
                            ThreadPool* pool)
-    : checkpoint_(checkpoint), weights_(weights), pool_(*pool) {
+    : checkpoint_(checkpoint), weights_(weights), pool_(*pool), frequencies_(options.frequencies) {
   StoredExperts stored = FindStoredExperts(weights, config);
   experts_ = std::move(stored.experts);
   size_t most = 0;
@@ -60,9 +67,45 @@ ExpertStream::ExpertStream(const formats::Checkpoint& checkpoint, const ModelCon
         return OpenReader(options, checkpoint.files(), memory);
       });
   row_starts_.resize(store_->slots());
+  if (!frequencies_.empty()) ReadFrequencies();
 }
 
-ExpertStream::~ExpertStream() = default;
+ExpertStream::~ExpertStream() {
+  if (frequencies_.empty()) return;
+  try {
+    SaveFrequencies();
+  } catch (const std::exception& error) {  // a hint is not worth more
+    LogWarning(fmt::format("how often experts were used is not kept: {}", error.what()));
+  }
+}
+
+void ExpertStream::ReadFrequencies() {
+  std::vector<experts::ModelFile> files;
+  for (const std::string& file : checkpoint_.files()) {
+    std::error_code unknown;
+    const std::filesystem::path path(file);
+    files.push_back({path.filename().string(), std::filesystem::file_size(path, unknown)});
+  }
+  std::vector<uint32_t> counts;
+  for (const auto& layer : experts_) counts.push_back(static_cast<uint32_t>(layer.size()));
+  frequency_key_ = experts::FrequencyKey(files, counts);
+  used_before_.assign(store_->ids().size(), 0);
+  try {
+    used_before_ = experts::ReadFrequencies(frequencies_, frequency_key_, used_before_.size());
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kNotFound) return;
+    LogInfo(fmt::format("how often experts were used before is not known: {}", error.what()));
+    return;
+  }
+  store_->Prewarm(used_before_);
+}
+
+void ExpertStream::SaveFrequencies() const {
+  const std::vector<uint64_t>& used = store_->counts();
+  if (std::all_of(used.begin(), used.end(), [](uint64_t count) { return count == 0; })) return;
+  experts::SaveFrequencies(frequencies_, frequency_key_,
+                           experts::MergeFrequencies(used_before_, used));
+}
 
 // Some of their matrices may be in files after all.
 void ExpertStream::CheckHeld(bool verify) {

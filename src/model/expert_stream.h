@@ -65,6 +65,8 @@ class ExpertStream {
   static constexpr uint32_t kHeld = UINT32_MAX;
 
   void CheckHeld(bool verify);
+  void ReadFrequencies();
+  void SaveFrequencies() const;
   void Check(uint32_t layer, const experts::LoadedExpert& loaded);
   void CheckPart(const formats::TensorView& tensor, bool verify, std::vector<uint64_t>* row_starts);
   const std::array<uint32_t, 3>& TensorsOf(uint32_t layer, uint32_t expert) const {
@@ -80,6 +82,9 @@ class ExpertStream {
   std::vector<std::array<std::vector<uint64_t>, 3>> row_starts_;  // by slot; of vbit matrices
   Bytes memory_;
   std::unique_ptr<experts::ExpertStore> store_;
+  const std::string frequencies_;  // empty = no file
+  uint64_t frequency_key_ = 0;
+  std::vector<uint64_t> used_before_;  // of all experts of the store
   // Of the step that goes on.
   uint32_t layer_ = 0;
   std::vector<uint32_t> asked_;

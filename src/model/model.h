@@ -35,6 +35,10 @@ enum class Verify : uint8_t {
 // How routed experts that do not all fit in memory come from the checkpoint's files.
 struct StreamOptions {
   uint64_t arena_bytes = 0;  // that they are read into: experts::StoreOptions
+  // The file of how often each expert was used (experts/expert_frequencies.h): the most frequent
+  // ones are read ahead when the model is loaded, and when it goes the file has its accesses too.
+  // Empty = none. A file that can't be read or written changes nothing.
+  std::string frequencies;
   // For tests: who reads `files`, into `memory` (empty = anywhere). Empty: OpenDiskReader.
   std::function<std::unique_ptr<DiskReader>(std::span<const std::string> files,
                                             std::span<uint8_t> memory)>

@@ -1,10 +1,12 @@
 // Models whose experts are streamed: the bits of the resident model, whatever the arena, the chunk
 // and the disk; faults of reads end a step and nothing else.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -54,9 +56,11 @@ class Subject {
 
   // From copies of them.
   std::unique_ptr<Model> StreamedFrom(const std::shared_ptr<FakeDisk>& disk, uint64_t slots,
-                                      const FakeDiskOptions& how = {}) {
+                                      const FakeDiskOptions& how = {},
+                                      const std::string& frequencies = {}) {
     StreamOptions stream;
     stream.arena_bytes = stored_.ArenaBytes(slots);
+    stream.frequencies = frequencies;
     stream.open_reader = [disk, how](std::span<const std::string>, std::span<uint8_t>) {
       return disk->MakeReader(how);
     };
@@ -282,6 +286,28 @@ TEST(Streaming, WrongBytesOfTheTrunkAreFoundInItsCopy) {
   const std::string message =
       MessageOf([&] { subject.StreamedFrom(disk, subject.stored().least_slots); });
   EXPECT_NE(message.find("model.layers.0.self_attn.q_proj.weight"), std::string::npos) << message;
+}
+
+TEST(Streaming, WhatWasUsedOftenIsThereAtTheNextStart) {
+  Subject subject(Cmf("moe_qwen2_q8.cmf"));
+  const std::vector<float> expected = LogitsOf(subject.Resident().get(), 8);
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("moewe_streaming." + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  const std::string file = (folder / "model.freq").string();
+  const auto run = [&] {
+    const auto model = subject.StreamedFrom(subject.Copy(), subject.stored().count, {}, file);
+    EXPECT_EQ(LogitsOf(model.get(), 8), expected);
+    return model->stream_stats()->store;
+  };
+  EXPECT_EQ(run().prefetched, 0u);
+  ASSERT_TRUE(std::filesystem::exists(file));
+  EXPECT_GT(run().prefetched, 0u);
+  // Damaged, it is a hint less.
+  std::filesystem::resize_file(file, 20);
+  EXPECT_EQ(run().prefetched, 0u);
+  EXPECT_GT(run().prefetched, 0u);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Streaming, AnArenaWithoutASlotIsRefused) {
