@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <exception>
@@ -32,8 +33,8 @@ struct Engine::Impl {
     std::function<void(Result)> done;
   };
 
-  Impl(model::Model* model, const text::Tokenizer* tokenizer, const SchedulerOptions& options)
-      : scheduler(model, tokenizer, options) {
+  Impl(model::Model* m, const text::Tokenizer* tokenizer, const SchedulerOptions& options)
+      : model(m), scheduler(m, tokenizer, options) {
     // Signals are for the program's own threads, but for a fault of this one: a blocked SIGBUS
     // would end the process before the handler of mapped files sees it.
     sigset_t all, old;
@@ -51,7 +52,7 @@ struct Engine::Impl {
       {
         std::unique_lock lock(mutex);
         stats = scheduler.stats();
-        if (!busy) wake.wait(lock, [&] { return stop || !arrivals.empty(); });
+        if (!busy) WaitForWork(&lock);
         if (stop) break;
         news.swap(arrivals);
       }
@@ -62,6 +63,19 @@ struct Engine::Impl {
     scheduler.CancelAll();
   }
 
+  void WaitForWork(std::unique_lock<std::mutex>* lock) {
+    constexpr std::chrono::milliseconds kIdleTurn{5};
+    const auto ready = [&] { return stop || !arrivals.empty(); };
+    while (!ready()) {
+      lock->unlock();
+      const bool again = model->Idle();
+      lock->lock();
+      if (!again) return wake.wait(*lock, ready);
+      wake.wait_for(*lock, kIdleTurn, ready);
+    }
+  }
+
+  model::Model* const model;
   Scheduler scheduler;  // the thread's, but for Validate
   mutable std::mutex mutex;
   std::condition_variable wake;

@@ -100,6 +100,17 @@ void ExpertStream::ReadFrequencies() {
   store_->Prewarm(used_before_);
 }
 
+bool ExpertStream::Idle() {
+  constexpr uint32_t kMostCalls = 100;  // without anything coming
+  if (used_before_.empty() || idle_calls_ >= kMostCalls) return false;
+  const std::lock_guard lock(idle_mutex_);
+  store_->Idle();
+  const uint64_t read = store_->stats().bytes_read;
+  idle_calls_ = read == read_so_far_ ? idle_calls_ + 1 : 0;
+  read_so_far_ = read;
+  return true;
+}
+
 void ExpertStream::SaveFrequencies() const {
   const std::vector<uint64_t>& used = store_->counts();
   if (std::all_of(used.begin(), used.end(), [](uint64_t count) { return count == 0; })) return;

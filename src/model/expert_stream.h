@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,7 +26,7 @@ std::unique_ptr<DiskReader> OpenReader(const StreamOptions& options,
                                        std::span<const std::string> files,
                                        std::span<uint8_t> memory);
 
-// One thread at a time.
+// One thread at a time; stats() also while another one is in Idle().
 class ExpertStream {
  public:
   // `verify`: an expert's stored hashes are checked when it is first read. `checkpoint` and
@@ -57,7 +58,13 @@ class ExpertStream {
   // Reads and checks every expert once.
   void VerifyAll();
 
-  StreamStats stats() const { return {store_->stats(), store_->disk()}; }
+  // Lets what is read ahead at the start go on; true until no more of it comes.
+  bool Idle();
+
+  StreamStats stats() const {
+    const std::lock_guard lock(idle_mutex_);
+    return {store_->stats(), store_->disk()};
+  }
   // What experts are read into.
   Bytes memory() const { return memory_; }
 
@@ -85,6 +92,9 @@ class ExpertStream {
   const std::string frequencies_;  // empty = no file
   uint64_t frequency_key_ = 0;
   std::vector<uint64_t> used_before_;  // of all experts of the store
+  mutable std::mutex idle_mutex_;
+  uint64_t read_so_far_ = 0;  // bytes, when Idle last saw some come
+  uint32_t idle_calls_ = 0;   // since then
   // Of the step that goes on.
   uint32_t layer_ = 0;
   std::vector<uint32_t> asked_;

@@ -114,6 +114,10 @@ class Model {
   // the mapped file, which nobody should touch.
   virtual std::span<const formats::TensorView> tensors() const = 0;
 
+  // Between steps: lets reads ahead of streamed experts go on. True while it is worth being called
+  // again soon.
+  virtual bool Idle() { return false; }
+
   // Of streamed experts, since loading; nothing if all are in memory. Not while Forward runs, and
   // neither is the memory that they are read into, which is empty then.
   virtual std::optional<StreamStats> stream_stats() const = 0;

@@ -45,6 +45,7 @@ class Transformer : public Model {
   void VerifyStreamed(const formats::Checkpoint& file);
 
   std::span<const formats::TensorView> tensors() const override { return weights_.tensors; }
+  bool Idle() override { return stream_ && stream_->Idle(); }
   std::optional<StreamStats> stream_stats() const override {
     return stream_ ? std::optional(stream_->stats()) : std::nullopt;
   }
