@@ -89,6 +89,27 @@ struct ModelInfo {
   bool has_chat_template = false;
 };
 
+// What reading experts from disk has cost a model that does not fit its memory.
+struct StreamingStats {
+  uint64_t arena_bytes = 0;  // of memory that experts are read into
+  uint64_t slots = 0;        // experts that it holds
+  uint64_t experts = 0;      // that there are, in all layers
+  // Uses of an expert by a step that found it in memory because it had been used, because it had
+  // been foreseen, or not at all.
+  uint64_t resident = 0;
+  uint64_t prefetched = 0;
+  uint64_t missed = 0;
+  uint64_t bytes_read = 0;
+  uint64_t prefetch_reads = 0;   // experts read because they were foreseen ...
+  uint64_t prefetch_unused = 0;  // ... and given up without having been used
+  uint64_t retries = 0;
+  double wait_seconds = 0.0;  // that computing stood still for the disk
+  std::string method;         // "io_uring", "pread"
+  bool direct = false;        // past the page cache
+  std::string fallback;       // what of the above is second choice, and why; empty if nothing is
+  uint32_t depth = 0;         // reads in flight at most
+};
+
 // How tokens are chosen, and until when. What is empty is taken from the model's own generation
 // config, else it is the value named.
 struct GenerateOptions {
@@ -159,6 +180,10 @@ class Model {
   static Model Open(const std::string& path, const ModelOptions& options = {});
 
   const ModelInfo& info() const;
+
+  // Of a model whose experts are streamed, since it was opened (or, with skill "auto", since its
+  // skills last changed); nothing if all weights are in memory. Waits for a step that runs.
+  std::optional<StreamingStats> streaming() const;
 
   // Special tokens written in `text` are recognized; `add_special` puts the model's own before it
   // (BOS and the like). Throw Error{kUnsupported} if the model has no tokenizer, {kUsage} for text

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "api/open_model.h"
+#include "api/streaming_stats.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include "engine/engine.h"
@@ -248,6 +249,13 @@ Model Model::Open(const std::string& path, const ModelOptions& options) {
 }
 
 const ModelInfo& Model::info() const { return impl_->info; }
+
+std::optional<StreamingStats> Model::streaming() const {
+  std::unique_lock<std::mutex> lock(impl_->routing, std::defer_lock);
+  if (impl_->open.router != nullptr) lock.lock();
+  if (!impl_->open.load.stream || impl_->engine == nullptr) return std::nullopt;
+  return api::StreamingStatsOf(impl_->engine->stream_stats());
+}
 
 std::vector<Token> Model::Tokenize(std::string_view text, bool add_special) const {
   const text::Tokenizer& tokenizer = impl_->NeedTokenizer();

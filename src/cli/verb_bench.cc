@@ -15,6 +15,7 @@
 #include "cli/interrupt.h"
 #include "cli/number_flags.h"
 #include "cli/run_flags.h"
+#include "cli/stream_report.h"
 #include "cli/verbs.h"
 #include "convert/convert.h"
 #include "convert/dtype_choice.h"
@@ -126,6 +127,37 @@ void PrintTable(const BenchFlags& flags, const OpenModel& open, const engine::Sp
              decode_gb);
   fmt::print("{:<8} the same bytes, just read: {:.2f} GB/s; decode reaches {:.0f} % of it\n",
              "scan", scan_gb, 100.0 * decode_gb / scan_gb);
+  if (!speed.streamed) return;
+  const engine::StreamedSpeed& streamed = *speed.streamed;
+  fmt::print(
+      "{:<8} reads of {}: {:.2f} GB/s; with {:.1f} % of the experts in memory they and the "
+      "scan allow {:.2f} tok/s; decode reaches {:.0f} % of it\n",
+      "disk", FormatSize(streamed.read_bytes), streamed.disk_bytes_per_s / 1e9,
+      100.0 * streamed.decode.resident_rate(), speed.predicted_tokens_per_s,
+      100.0 * speed.achieved);
+}
+
+nlohmann::ordered_json PhaseJson(const engine::StreamedPhase& phase) {
+  return {{"tokens", phase.tokens},
+          {"resident", phase.resident},
+          {"prefetched", phase.prefetched},
+          {"missed", phase.missed},
+          {"hit_rate", phase.resident_rate()},
+          {"bytes_read", phase.bytes_read},
+          {"wait_seconds", phase.wait_seconds},
+          {"seconds", phase.seconds}};
+}
+
+// Adds what a streamed model has beside the others.
+void AddStreamed(const engine::SpeedResult& speed, nlohmann::ordered_json* report) {
+  if (!speed.streamed) return;
+  const engine::StreamedSpeed& streamed = *speed.streamed;
+  (*report)["disk"] = {{"bytes_per_s", streamed.disk_bytes_per_s},
+                       {"read_bytes", streamed.read_bytes}};
+  (*report)["predicted"]["hit_rate"] = streamed.decode.resident_rate();
+  (*report)["predicted"]["expert_bytes_per_token"] = streamed.expert_bytes_per_token;
+  (*report)["streaming"]["prefill"] = PhaseJson(streamed.prefill);
+  (*report)["streaming"]["decode"] = PhaseJson(streamed.decode);
 }
 
 int Bench(const BenchFlags& given, const Globals& globals) {
@@ -155,25 +187,31 @@ int Bench(const BenchFlags& given, const Globals& globals) {
   open.checkpoint->CheckReadable();
   if (!globals.json) {
     PrintTable(flags, open, speed);
+    ReportStream(open, flags.run, 0.0, nullptr);
     return 0;
   }
-  PrintJson(
-      {{"prefill", {{"tokens", flags.speed.prompt}, {"tokens_per_s", speed.prefill_tokens_per_s}}},
-       {"decode",
-        {{"tokens", flags.speed.decode},
-         {"tokens_per_s", speed.decode_tokens_per_s},
-         {"bytes_per_token", speed.bytes_per_token},
-         {"bytes_per_s", speed.decode_bytes_per_s}}},
-       {"scan", {{"bytes_per_s", speed.scan_bytes_per_s}}},
-       {"model", flags.model.empty() ? flags.synthetic.shape : flags.model},
-       {"weight_bytes", open.model->weight_bytes_total()},
-       {"depth", flags.speed.depth},
-       {"chunk", flags.speed.chunk},
-       {"repeats", flags.speed.repeats},
-       {"threads", open.threads->num_threads()},
-       {"isa", kernels::KernelIsaName()},
-       {"activations", flags.run.activations},
-       {"kv", KvName(open.kv_type)}});
+  nlohmann::ordered_json report = {
+      {"prefill", {{"tokens", flags.speed.prompt}, {"tokens_per_s", speed.prefill_tokens_per_s}}},
+      {"decode",
+       {{"tokens", flags.speed.decode},
+        {"tokens_per_s", speed.decode_tokens_per_s},
+        {"bytes_per_token", speed.bytes_per_token},
+        {"bytes_per_s", speed.decode_bytes_per_s}}},
+      {"scan", {{"bytes_per_s", speed.scan_bytes_per_s}}},
+      {"predicted", {{"tokens_per_s", speed.predicted_tokens_per_s}}},
+      {"achieved", speed.achieved},
+      {"model", flags.model.empty() ? flags.synthetic.shape : flags.model},
+      {"weight_bytes", open.model->weight_bytes_total()},
+      {"depth", flags.speed.depth},
+      {"chunk", flags.speed.chunk},
+      {"repeats", flags.speed.repeats},
+      {"threads", open.threads->num_threads()},
+      {"isa", kernels::KernelIsaName()},
+      {"activations", flags.run.activations},
+      {"kv", KvName(open.kv_type)}};
+  ReportStream(open, flags.run, 0.0, &report);
+  AddStreamed(speed, &report);
+  PrintJson(report);
   return 0;
 }
 

@@ -15,6 +15,7 @@
 #include "cli/line_reader.h"
 #include "cli/run_flags.h"
 #include "cli/sampling_flags.h"
+#include "cli/stream_report.h"
 #include "cli/text_input.h"
 #include "cli/verbs.h"
 #include "moewe/error.h"
@@ -167,17 +168,24 @@ class Chat {
       return;
     }
     interrupted_.store(false);
+    seconds_ += last_.prefill_seconds + last_.decode_seconds;
     if (globals_.json) {
       answers_.push_back(AnswerJson(last_));
     } else {
       PrintText("\n");
     }
-    if (stats_) PrintStats(last_);
+    if (stats_) ShowCost();
     if (!last_.skill_energies.empty() && !globals_.quiet) LogInfo(SkillChosen(last_));
   }
 
-  void ShowStats() const {
+  // Of the last answer; of streaming, since the model was opened.
+  void ShowCost() const {
     PrintStats(last_);
+    if (const auto streaming = session_.model().streaming()) PrintStream(*streaming, seconds_);
+  }
+
+  void ShowStats() const {
+    ShowCost();
     std::fprintf(stderr, "context %zu of %u positions, %zu messages, seed %llu\n",
                  last_.prompt_tokens + last_.ids.size(), session_.model().info().context,
                  session_.messages().size(), static_cast<unsigned long long>(last_.seed));
@@ -189,7 +197,11 @@ class Chat {
       for (const Message& message : session_.messages()) {
         messages.push_back({{"role", message.role}, {"content", message.content}});
       }
-      PrintJson({{"messages", messages}, {"answers", answers_}});
+      nlohmann::ordered_json report = {{"messages", messages}, {"answers", answers_}};
+      if (const auto streaming = session_.model().streaming()) {
+        report["streaming"] = StreamJson(*streaming, seconds_);
+      }
+      PrintJson(report);
     }
     // A person has seen the messages; a script needs the code.
     return terminal_ ? 0 : exit_code_;
@@ -206,6 +218,7 @@ class Chat {
   bool hinted_ = false;  // the last event was Ctrl-C
   int exit_code_ = 0;
   Answer last_;
+  double seconds_ = 0.0;  // of all answers, computing
   nlohmann::ordered_json answers_ = nlohmann::ordered_json::array();
 };
 

@@ -1,5 +1,6 @@
 // moewe logits: what the model computes for given tokens, as raw f32.
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "base/bytes_of.h"
 #include "cli/run_flags.h"
+#include "cli/stream_report.h"
 #include "cli/verbs.h"
 #include "moewe/error.h"
 #include "platform/atomic_file.h"
@@ -68,6 +70,7 @@ int Run(const Flags& flags, const Globals& globals) {
   std::vector<float> logits;
   using Wanted = model::SequenceChunk::Logits;
   AtomicFile out(flags.out);
+  double seconds = 0.0;
   const size_t step = flags.all ? model::LogitRowsOfStep(config, open.chunk) : open.chunk;
   for (size_t begin = 0; begin < ids.size();) {
     const size_t n = std::min<size_t>(step, ids.size() - begin);
@@ -77,7 +80,9 @@ int Run(const Flags& flags, const Globals& globals) {
     begin += n;
     chunk.logits = flags.all ? Wanted::kAll : begin == ids.size() ? Wanted::kLast : Wanted::kNone;
     logits.clear();
+    const auto start = std::chrono::steady_clock::now();
     open.model->Forward({&chunk, 1}, &logits, observe ? &recorder : nullptr);
+    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     out.Write(BytesOf(logits));
   }
   open.checkpoint->CheckReadable();
@@ -92,10 +97,11 @@ int Run(const Flags& flags, const Globals& globals) {
     file.Commit();
   }
   out.Commit();
-  if (globals.json && flags.out != "-") {
-    PrintJson({{"out", flags.out},
-               {"shape", {flags.all ? ids.size() : size_t{1}, size_t{config.vocab_size}}}});
-  }
+  nlohmann::ordered_json report = {
+      {"out", flags.out},
+      {"shape", {flags.all ? ids.size() : size_t{1}, size_t{config.vocab_size}}}};
+  ReportStream(open, flags.run, seconds, &report);
+  if (globals.json && flags.out != "-") PrintJson(report);
   return 0;
 }
 

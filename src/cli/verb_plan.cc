@@ -4,14 +4,18 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/size.h"
 #include "cli/run_flags.h"
 #include "cli/verbs.h"
+#include "experts/expert_reads.h"
+#include "model/decode_limit.h"
 #include "model/memory_plan.h"
 #include "moewe/error.h"
+#include "platform/disk_reader.h"
 #include "platform/memory_limits.h"
 #include "platform/memory_scan.h"
 
@@ -73,6 +77,68 @@ void PrintTable(const model::MemoryPlan& plan, uint64_t per_position, const std:
   line("budget", plan.budget, "");
 }
 
+// Bytes of streamed experts that a token goes through, at the mean size of its layers' experts.
+double ExpertBytesPerToken(const model::ModelOutline& model) {
+  const model::ModelConfig& config = model.config();
+  double bytes = 0.0;
+  for (uint32_t visit = 0; visit < config.num_visits(); ++visit) {
+    const auto& experts = model.stored().layers[visit % config.num_layers];
+    if (experts.empty()) continue;
+    double all = 0.0;
+    for (const experts::StoredExpert& expert : experts) {
+      for (const experts::Extent& part : expert) all += static_cast<double>(part.nbytes);
+    }
+    const auto count = static_cast<double>(experts.size());
+    bytes += all / count * std::min(count, static_cast<double>(config.moe.top_k));
+  }
+  return bytes;
+}
+
+// The most common read: of the first expert there is.
+uint64_t ReadBytes(const model::StoredExperts& stored) {
+  for (const auto& layer : stored.layers) {
+    if (layer.empty()) continue;
+    const experts::ReadPlan plan = experts::PlanReads(layer.front());
+    if (plan.count != 0) return plan.reads[0].bytes;
+  }
+  return 0;
+}
+
+// What the disk gives now, and what follows from it for a plan that is streamed.
+struct DiskPart {
+  DiskSpeed speed;
+  uint64_t read_bytes = 0;
+};
+
+DiskPart MeasureDisk(const api::PlannedModel& open) {
+  constexpr double kSeconds = 0.3;
+  DiskPart disk;
+  disk.read_bytes = ReadBytes(open.model->stored());
+  disk.speed = ProbeDisk(open.checkpoint->files().front(), disk.read_bytes, kSeconds);
+  return disk;
+}
+
+void PrintPrediction(const model::DecodeLimit& first, const model::DecodeLimit& last,
+                     const std::optional<DiskPart>& disk) {
+  const auto speed = [](double bytes_per_s) {
+    return FormatSize(static_cast<uint64_t>(bytes_per_s)) + "/s";
+  };
+  if (disk) {
+    std::printf(
+        "the disk gives %s now (%s, %s, reads of %s); %.0f %% of the experts have room: "
+        "%s a token are read if all are chosen alike\n",
+        speed(disk->speed.bytes_per_s).c_str(), disk->speed.method.c_str(),
+        disk->speed.direct ? "direct" : "through the page cache",
+        FormatSize(disk->read_bytes).c_str(), 100.0 * first.hit_rate,
+        FormatSize(static_cast<uint64_t>((1.0 - first.hit_rate) * first.expert_bytes)).c_str());
+  }
+  std::printf("memory gives %s now: at most %.3g tok/s at the start, %.3g at the end%s\n",
+              speed(first.memory_bytes_per_s).c_str(), first.tokens_per_s(), last.tokens_per_s(),
+              !disk                 ? ""
+              : first.disk_limits() ? "; the disk is the limit"
+                                    : "; memory is the limit");
+}
+
 int Run(const Flags& flags, const Globals& globals) {
   const api::PlannedModel open = api::OpenToPlan(flags.model, ModelOptionsOf(flags.run));
   const model::MemoryPlan& plan = open.plan;
@@ -86,35 +152,61 @@ int Run(const Flags& flags, const Globals& globals) {
   const double bandwidth = MeasureBandwidth(open.model->weight_bytes_total(), *open.threads);
   const uint64_t weights = open.model->weight_bytes_per_token();
   const uint64_t kv = per_position * plan.context;
-  const double first = bandwidth / static_cast<double>(weights);
-  const double last = bandwidth / static_cast<double>(weights + kv);
+  model::DecodeLimit first;
+  first.bytes = static_cast<double>(weights);
+  first.memory_bytes_per_s = bandwidth;
+  std::optional<DiskPart> disk;
+  if (plan.streamed) {
+    disk = MeasureDisk(open);
+    first.expert_bytes = ExpertBytesPerToken(*open.model);
+    first.hit_rate = std::min(
+        1.0, static_cast<double>(plan.slots) / static_cast<double>(open.model->stored().count));
+    first.disk_bytes_per_s = disk->speed.bytes_per_s;
+  }
+  model::DecodeLimit last = first;
+  last.bytes += static_cast<double>(kv);
   if (globals.json) {
-    PrintJson({{"fits", true},
-               {"budget", plan.budget},
-               {"total", plan.total()},
-               {"parts",
-                {{"trunk", plan.trunk},
-                 {"experts", plan.streamed ? plan.arena + plan.held : plan.experts},
-                 {"skills", plan.skills},
-                 {"kv", plan.kv},
-                 {"activations", plan.activations},
-                 {"tokenizer", plan.tokenizer},
-                 {"program", plan.program}}},
-               {"blended", plan.blended},
-               {"streamed", plan.streamed},
-               {"expert_bytes", plan.experts},
-               {"context", plan.context},
-               {"context_shrunk", plan.shrunk},
-               {"kv_bytes_per_position", per_position},
-               {"bytes_per_token", {{"weights", weights}, {"kv_at_context", kv}}},
-               {"scan", {{"bytes_per_s", bandwidth}}},
-               {"predicted", {{"tokens_per_s", first}, {"tokens_per_s_at_context", last}}}});
+    nlohmann::ordered_json report = {
+        {"fits", true},
+        {"budget", plan.budget},
+        {"total", plan.total()},
+        {"parts",
+         {{"trunk", plan.trunk},
+          {"experts", plan.streamed ? plan.arena + plan.held : plan.experts},
+          {"skills", plan.skills},
+          {"kv", plan.kv},
+          {"activations", plan.activations},
+          {"tokenizer", plan.tokenizer},
+          {"program", plan.program}}},
+        {"blended", plan.blended},
+        {"streamed", plan.streamed},
+        {"expert_bytes", plan.experts},
+        {"context", plan.context},
+        {"context_shrunk", plan.shrunk},
+        {"kv_bytes_per_position", per_position},
+        {"bytes_per_token", {{"weights", weights}, {"kv_at_context", kv}}},
+        {"scan", {{"bytes_per_s", bandwidth}}},
+        {"predicted",
+         {{"tokens_per_s", first.tokens_per_s()},
+          {"tokens_per_s_at_context", last.tokens_per_s()}}}};
+    if (disk) {
+      report["disk"] = {{"bytes_per_s", disk->speed.bytes_per_s},
+                        {"read_bytes", disk->read_bytes},
+                        {"method", disk->speed.method},
+                        {"depth", disk->speed.depth},
+                        {"direct", disk->speed.direct}};
+      report["slots"] = plan.slots;
+      report["experts"] = open.model->stored().count;
+      report["predicted"]["hit_rate"] = first.hit_rate;
+      report["predicted"]["expert_bytes_per_token"] = first.expert_bytes;
+      report["predicted"]["limit"] = first.disk_limits() ? "disk" : "memory";
+    }
+    PrintJson(report);
     return 0;
   }
   std::printf("a token reads %s of weights, and %s of keys and values at the end of the context\n",
               FormatSize(weights).c_str(), FormatSize(kv).c_str());
-  std::printf("memory gives %s/s now: at most %.3g tok/s at the start, %.3g at the end\n",
-              FormatSize(static_cast<uint64_t>(bandwidth)).c_str(), first, last);
+  PrintPrediction(first, last, disk);
   return 0;
 }
 

@@ -18,6 +18,7 @@
 #include "cli/model_tokenizer.h"
 #include "cli/number_flags.h"
 #include "cli/run_flags.h"
+#include "cli/stream_report.h"
 #include "cli/text_input.h"
 #include "cli/verbs.h"
 #include "engine/score.h"
@@ -116,13 +117,16 @@ int Run(const Flags& flags, const Globals& globals) {
   const engine::Score score =
       engine::ScoreTokens(open.model.get(), &pool, open.threads.get(), ids, options, progress);
   const double nll = score.MeanNll();
+  const double seconds = SecondsSince(start);
+  nlohmann::ordered_json report = {{"nll", nll},
+                                   {"ppl", std::exp(nll)},
+                                   {"tokens", ids.size()},
+                                   {"predicted", score.nll.size()},
+                                   {"windows", score.windows},
+                                   {"seconds", seconds}};
+  ReportStream(open, flags.run, seconds, &report);
   if (globals.json) {
-    PrintJson({{"nll", nll},
-               {"ppl", std::exp(nll)},
-               {"tokens", ids.size()},
-               {"predicted", score.nll.size()},
-               {"windows", score.windows},
-               {"seconds", SecondsSince(start)}});
+    PrintJson(report);
   } else {
     std::printf("perplexity %.4f, nll %.6f nats a token (%zu tokens, %zu predicted, %zu windows)\n",
                 std::exp(nll), nll, ids.size(), score.nll.size(), score.windows);

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "cli/prompt_flags.h"
 #include "cli/run_flags.h"
 #include "cli/sampling_flags.h"
+#include "cli/stream_report.h"
 #include "cli/verbs.h"
 #include "moewe/error.h"
 #include "moewe/moewe.h"
@@ -39,16 +41,22 @@ int Run(const Flags& flags, const Globals& globals) {
     if (!answer.skill_energies.empty()) LogInfo(SkillChosen(answer));
     if (answer.temperature != 0.0f) LogInfo("seed " + std::to_string(answer.seed));
   }
+  const std::optional<StreamingStats> streaming = model.streaming();
+  const double seconds = answer.prefill_seconds + answer.decode_seconds;
   if (globals.json) {
     nlohmann::ordered_json report = AnswerJson(answer);
     report["cache"]["kv_bytes"] = model.info().kv_bytes;
+    if (streaming) report["streaming"] = StreamJson(*streaming, seconds);
     PrintJson(report);
   } else if (shows_text) {
     PrintText("\n");
   } else {
     PrintText(JoinIds(answer.ids) + "\n");
   }
-  if (flags.run.stats) PrintStats(answer);
+  if (flags.run.stats) {
+    PrintStats(answer);
+    if (streaming) PrintStream(*streaming, seconds);
+  }
   if (answer.finish_reason == FinishReason::kCancelled) {
     // The report is the one object of --json.
     if (globals.json) return ExitCode(ErrorCode::kInterrupted);

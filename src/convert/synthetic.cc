@@ -203,16 +203,22 @@ class SyntheticCheckpoint : public formats::Checkpoint {
   }
 
   // Any shape, filled with noise: one of the encodings kept for this shape, in turn. Routers and
-  // gates have a dtype of their own.
+  // gates have a dtype of their own, embeddings a size.
   void AddNoise(const std::string& name, std::vector<uint64_t> shape) {
     TensorView view = Empty(name, std::move(shape));
     const quant::MatrixShape matrix = view.matrix();
     constexpr uint64_t kFewElements = 4u << 20;
     constexpr size_t kEncodings = 4;
     const size_t wanted = matrix.rows * matrix.cols <= kFewElements ? kEncodings : 1;
-    Encodings& kept = encodings_[{view.shape, name.ends_with("gate.weight")}];
+    const bool embeds = name == "model.embed_tokens.weight";
+    Encodings& kept = encodings_[{view.shape, embeds ? 2 : name.ends_with("gate.weight") ? 1 : 0}];
     if (kept.all.size() < wanted) {
-      kept.all.push_back(Encode(view, Noise(matrix, ++seed_ << 32, pool_)));
+      std::vector<float> values = Noise(matrix, ++seed_ << 32, pool_);
+      // To deviation 1: else what attention mixes in of all tokens would outweigh each one's own
+      // part, and most tokens would go to the same few experts.
+      const float factor = embeds ? std::sqrt(static_cast<float>(matrix.cols)) : 1.0f;
+      for (float& value : values) value *= factor;
+      kept.all.push_back(Encode(view, values));
     }
     const Encoded& encoded = kept.all[kept.next];
     kept.next = (kept.next + 1) % wanted;
@@ -267,7 +273,7 @@ class SyntheticCheckpoint : public formats::Checkpoint {
   std::vector<std::string> files_;
   formats::TensorIndex index_;
   std::list<std::vector<uint8_t>> storage_;
-  std::map<std::pair<std::vector<uint64_t>, bool>, Encodings> encodings_;
+  std::map<std::pair<std::vector<uint64_t>, int>, Encodings> encodings_;  // by shape and use
   uint64_t seed_ = 0;
 };
 

@@ -44,6 +44,14 @@ TEST(Synthetic, MatricesHoldNoiseOfTheRightScale) {
   EXPECT_NEAR(sum / n, 0.0, 1e-3);
   EXPECT_NEAR(std::sqrt(squares / n * 2048), 1.0, 0.02);
 
+  // Embeddings have deviation 1, so that tokens are routed by what they are.
+  const formats::TensorView& embed = *checkpoint->Find("model.embed_tokens.weight");
+  squares = 0;
+  for (const float value : quant::Decode(embed.dtype, embed.bytes, embed.matrix(), {})) {
+    squares += double{value} * value;
+  }
+  EXPECT_NEAR(std::sqrt(squares / (64.0 * 2048)), 1.0, 0.02);
+
   ThreadPool one(1);
   const auto again = MakeSynthetic(options, one);
   for (const formats::TensorView& tensor : checkpoint->tensors()) {

@@ -54,6 +54,7 @@ struct Engine::Impl {
         stats = scheduler.stats();
         if (!busy) WaitForWork(&lock);
         if (stop) break;
+        TellStream();
         news.swap(arrivals);
       }
       for (Arrival& a : news) scheduler.Add(std::move(a.request), std::move(a.done));
@@ -65,7 +66,7 @@ struct Engine::Impl {
 
   void WaitForWork(std::unique_lock<std::mutex>* lock) {
     constexpr std::chrono::milliseconds kIdleTurn{5};
-    const auto ready = [&] { return stop || !arrivals.empty(); };
+    const auto ready = [&] { return stop || !arrivals.empty() || stream_told != stream_asked; };
     while (!ready()) {
       lock->unlock();
       const bool again = model->Idle();
@@ -75,10 +76,22 @@ struct Engine::Impl {
     }
   }
 
+  // The mutex is held.
+  void TellStream() {
+    if (stream_told == stream_asked) return;
+    stream = model->stream_stats();
+    stream_told = stream_asked;
+    told.notify_all();
+  }
+
   model::Model* const model;
   Scheduler scheduler;  // the thread's, but for Validate
   mutable std::mutex mutex;
   std::condition_variable wake;
+  std::condition_variable told;
+  std::optional<model::StreamStats> stream;  // as of the last time that somebody asked
+  uint64_t stream_asked = 0;
+  uint64_t stream_told = 0;
   std::vector<Arrival> arrivals;
   Scheduler::Stats stats;
   bool stop = false;
@@ -95,12 +108,21 @@ Engine::~Engine() {
     impl_->stop = true;
   }
   impl_->wake.notify_one();
+  impl_->told.notify_all();
   impl_->thread.join();
 }
 
 Scheduler::Stats Engine::stats() const {
   std::lock_guard lock(impl_->mutex);
   return impl_->stats;
+}
+
+std::optional<model::StreamStats> Engine::stream_stats() const {
+  std::unique_lock lock(impl_->mutex);
+  const uint64_t mine = ++impl_->stream_asked;
+  impl_->wake.notify_one();
+  impl_->told.wait(lock, [&] { return impl_->stop || impl_->stream_told >= mine; });
+  return impl_->stream;
 }
 
 Result Engine::Generate(Request request) {

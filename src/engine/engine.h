@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "engine/scheduler.h"
@@ -24,6 +25,9 @@ class Engine {
   Result Generate(Request request);
 
   Scheduler::Stats stats() const;
+
+  // The model's, between two steps: waits for one that runs. Any thread.
+  std::optional<model::StreamStats> stream_stats() const;
 
  private:
   struct Impl;

@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/disk_turns.h"
 #include "engine/random.h"
+#include "model/decode_limit.h"
 #include "model/name_parts.h"
 #include "moewe/error.h"
 #include "platform/memory_scan.h"
@@ -21,6 +23,8 @@ using Logits = model::SequenceChunk::Logits;
 
 // Tokens between two changes from decoding to scanning.
 constexpr uint32_t kTokensATurn = 8;
+// That the disk is measured for, a turn.
+constexpr double kDiskTurnSeconds = 0.05;
 
 double Since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -109,15 +113,24 @@ class Meter {
     for (TokenId& token : tokens_) {
       token = static_cast<TokenId>(random.Next() % model->config().vocab_size);
     }
+    if (const auto stats = model->stream_stats()) {
+      disk_.emplace(*model);
+      expert_bytes_ = static_cast<double>(disk_->bytes_of_all()) /
+                      static_cast<double>(std::max<uint64_t>(stats->store.experts, 1));
+    }
   }
 
   // Speeds of one pass over everything.
   SpeedResult Pass() {
     SpeedResult speed;
     model::Sequence sequence(&kv_);
+    if (disk_) speed.streamed.emplace();
+    Mark();
     Clock::time_point start = Clock::now();
     Prefill(&sequence, options_.prompt);
-    speed.prefill_tokens_per_s = options_.prompt / Since(start);
+    const double prefill_seconds = Since(start);
+    speed.prefill_tokens_per_s = options_.prompt / prefill_seconds;
+    if (disk_) AddSince(options_.prompt, prefill_seconds, &speed.streamed->prefill);
     sequence.Truncate(options_.depth);
     Prefill(&sequence, options_.depth);
 
@@ -126,22 +139,61 @@ class Meter {
     uint64_t scan_bytes = 0;
     for (uint32_t done = 0; done < options_.decode;) {
       const uint32_t turn = std::min(kTokensATurn, options_.decode - done);
+      Mark();
       start = Clock::now();
       for (uint32_t i = 0; i < turn; ++i) Forward(&sequence, 1, Logits::kLast, &read_);
-      decode_seconds += Since(start);
+      const double seconds = Since(start);
+      decode_seconds += seconds;
+      if (disk_) AddSince(turn, seconds, &speed.streamed->decode);
       done += turn;
       const std::vector<Bytes>& pieces = read_.Take();
       for (const Bytes piece : pieces) scan_bytes += piece.size();
       start = Clock::now();
       checksum_ = checksum_ + ScanMemory(pieces, pool_);
       scan_seconds += Since(start);
+      if (disk_) disk_->Turn(kDiskTurnSeconds);
     }
     speed.decode_tokens_per_s = options_.decode / decode_seconds;
     speed.scan_bytes_per_s = static_cast<double>(scan_bytes) / scan_seconds;
+    Compare(&speed);
     return speed;
   }
 
  private:
+  // Where the next phase's counting begins.
+  void Mark() {
+    if (disk_) before_ = model_.stream_stats()->store;
+  }
+  void AddSince(uint32_t tokens, double seconds, StreamedPhase* phase) const {
+    const experts::StoreStats now = model_.stream_stats()->store;
+    phase->tokens += tokens;
+    phase->resident += now.resident - before_.resident;
+    phase->prefetched += now.prefetched - before_.prefetched;
+    phase->missed += now.missed - before_.missed;
+    phase->bytes_read += now.bytes_read - before_.bytes_read;
+    phase->wait_seconds += now.wait_seconds - before_.wait_seconds;
+    phase->seconds += seconds;
+  }
+
+  // With what memory and disk gave in the same pass.
+  void Compare(SpeedResult* speed) {
+    model::DecodeLimit limit;
+    limit.bytes = static_cast<double>(model_.weight_bytes_per_token());
+    limit.memory_bytes_per_s = speed->scan_bytes_per_s;
+    if (disk_) {
+      StreamedSpeed& streamed = *speed->streamed;
+      streamed.disk_bytes_per_s = disk_->TakeBytesPerSecond();
+      streamed.read_bytes = disk_->read_bytes();
+      limit.expert_bytes =
+          expert_bytes_ * static_cast<double>(streamed.decode.uses()) / options_.decode;
+      streamed.expert_bytes_per_token = static_cast<uint64_t>(limit.expert_bytes);
+      limit.hit_rate = streamed.decode.resident_rate();
+      limit.disk_bytes_per_s = streamed.disk_bytes_per_s;
+    }
+    speed->predicted_tokens_per_s = limit.tokens_per_s();
+    speed->achieved = speed->decode_tokens_per_s / speed->predicted_tokens_per_s;
+  }
+
   // Up to `end` positions.
   void Prefill(model::Sequence* sequence, uint32_t end) {
     while (sequence->length() < end) {
@@ -168,6 +220,9 @@ class Meter {
   ThreadPool& pool_;
   const SpeedOptions& options_;
   ReadBytes read_;
+  std::optional<DiskTurns> disk_;  // of a streamed model
+  double expert_bytes_ = 0.0;      // of one, then
+  experts::StoreStats before_;
   std::vector<TokenId> tokens_;  // by position
   std::vector<float> logits_;
   volatile uint64_t checksum_ = 0;  // keeps the scan from being optimized away
@@ -177,6 +232,30 @@ double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+void Add(const StreamedPhase& phase, StreamedPhase* sum) {
+  sum->tokens += phase.tokens;
+  sum->resident += phase.resident;
+  sum->prefetched += phase.prefetched;
+  sum->missed += phase.missed;
+  sum->bytes_read += phase.bytes_read;
+  sum->wait_seconds += phase.wait_seconds;
+  sum->seconds += phase.seconds;
+}
+
+// Counts of all passes, medians of their speeds.
+StreamedSpeed Together(const std::vector<SpeedResult>& passes) {
+  StreamedSpeed all = *passes.front().streamed;
+  std::vector<double> disk = {all.disk_bytes_per_s};
+  for (size_t i = 1; i < passes.size(); ++i) {
+    const StreamedSpeed& pass = *passes[i].streamed;
+    Add(pass.prefill, &all.prefill);
+    Add(pass.decode, &all.decode);
+    disk.push_back(pass.disk_bytes_per_s);
+  }
+  all.disk_bytes_per_s = Median(std::move(disk));
+  return all;
 }
 
 }  // namespace
@@ -207,6 +286,9 @@ SpeedResult MeasureSpeed(model::Model* model, model::KvPool* kv, ThreadPool* poo
   result.prefill_tokens_per_s = median(&SpeedResult::prefill_tokens_per_s);
   result.decode_tokens_per_s = median(&SpeedResult::decode_tokens_per_s);
   result.scan_bytes_per_s = median(&SpeedResult::scan_bytes_per_s);
+  result.predicted_tokens_per_s = median(&SpeedResult::predicted_tokens_per_s);
+  result.achieved = median(&SpeedResult::achieved);
+  if (passes.front().streamed) result.streamed = Together(passes);
   result.bytes_per_token = model->weight_bytes_per_token();
   result.decode_bytes_per_s =
       result.decode_tokens_per_s * static_cast<double>(result.bytes_per_token);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "model/model.h"
 #include "platform/thread_pool.h"
@@ -21,12 +22,41 @@ struct SpeedOptions {
   std::function<void(uint32_t done, uint32_t of)> progress;  // after each pass
 };
 
+// What a phase of a streamed model asked of its store, over all passes that count.
+struct StreamedPhase {
+  uint64_t tokens = 0;
+  uint64_t resident = 0;  // uses of an expert, as in experts::StoreStats
+  uint64_t prefetched = 0;
+  uint64_t missed = 0;
+  uint64_t bytes_read = 0;
+  double wait_seconds = 0.0;
+  double seconds = 0.0;
+
+  uint64_t uses() const { return resident + prefetched + missed; }
+  // Share of them that is in memory before anybody asks; 1 without any.
+  double resident_rate() const {
+    return uses() == 0 ? 1.0 : static_cast<double>(resident) / static_cast<double>(uses());
+  }
+};
+
+struct StreamedSpeed {
+  StreamedPhase prefill, decode;
+  uint64_t expert_bytes_per_token = 0;  // decoding, wherever they come from
+  uint64_t read_bytes = 0;              // of one read
+  double disk_bytes_per_s = 0.0;        // that those reads get, in turn with decoding
+};
+
 struct SpeedResult {
   double prefill_tokens_per_s = 0.0;
   double decode_tokens_per_s = 0.0;
   uint64_t bytes_per_token = 0;     // of weights, that decoding reads
   double decode_bytes_per_s = 0.0;  // bytes_per_token * decode_tokens_per_s
   double scan_bytes_per_s = 0.0;
+  // What memory and disk allow (model::DecodeLimit, with the hit rate that decoding had), and the
+  // share of it that decoding reaches: medians, both of figures of one pass each.
+  double predicted_tokens_per_s = 0.0;
+  double achieved = 0.0;
+  std::optional<StreamedSpeed> streamed;
 };
 
 // Positions of a sequence that a measurement fills.
@@ -35,8 +65,9 @@ uint32_t SpeedPositions(const SpeedOptions& options);
 // Tokens are random but always the same. Decoding and scanning take turns every few tokens: the
 // memory bandwidth of a shared machine changes from second to second, so only speeds of the same
 // moment compare. The scan reads exactly the matrices that those tokens went through, in that order
-// and with the model's threads (`pool`), as plain memory. `kv` must hold SpeedPositions()
-// positions. Throws Error{kInterrupted} when cancelled, and what Forward throws.
+// and with the model's threads (`pool`), as plain memory. Of a streamed model the disk has its
+// turns, too. `kv` must hold SpeedPositions() positions. Throws Error{kInterrupted} when cancelled,
+// and what Forward throws.
 SpeedResult MeasureSpeed(model::Model* model, model::KvPool* kv, ThreadPool* pool,
                          const SpeedOptions& options);
 

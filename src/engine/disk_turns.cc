@@ -1,0 +1,105 @@
+#include "engine/disk_turns.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "model/name_parts.h"
+#include "moewe/error.h"
+
+namespace moewe::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// By layer and expert: where its matrices lie, those that are in files.
+std::map<std::pair<uint32_t, uint32_t>, experts::StoredExpert> FindExperts(
+    const model::Model& model) {
+  std::map<std::pair<uint32_t, uint32_t>, experts::StoredExpert> found;
+  for (const formats::TensorView& tensor : model.tensors()) {
+    std::string_view name = tensor.name;
+    const std::optional<uint32_t> layer = model::EatNumbered(&name, "model.layers.");
+    if (!layer || tensor.file_offset == formats::kNotInFile) continue;
+    const std::optional<uint32_t> expert = model::EatNumbered(&name, ".mlp.experts.");
+    if (!expert) continue;
+    const size_t part = name.starts_with(".gate") ? 0 : name.starts_with(".up") ? 1 : 2;
+    found[{*layer, *expert}][part] = {tensor.file_index, tensor.file_offset, tensor.bytes.size()};
+  }
+  return found;
+}
+
+}  // namespace
+
+DiskTurns::DiskTurns(const model::Model& model) {
+  for (const auto& [place, expert] : FindExperts(model)) {
+    const experts::ReadPlan plan = experts::PlanReads(expert);
+    for (uint32_t i = 0; i < plan.count; ++i) {
+      reads_.push_back(plan.reads[i]);
+      slot_bytes_ = std::max(slot_bytes_, plan.reads[i].bytes);
+      bytes_of_all_ += plan.reads[i].bytes;
+    }
+  }
+  const std::optional<model::StreamStats> stats = model.stream_stats();
+  if (reads_.empty() || !stats) {
+    throw Error(ErrorCode::kInternal, "a disk is measured that nothing is read from");
+  }
+  read_bytes_ = bytes_of_all_ / reads_.size();
+  DiskOptions options;
+  options.method =
+      stats->disk.method == "io_uring" ? DiskOptions::Method::kUring : DiskOptions::Method::kPread;
+  options.direct = stats->disk.direct;
+  options.depth = static_cast<uint32_t>(std::clamp<uint64_t>(kMostMemory / slot_bytes_, 1, 32));
+  memory_ = std::make_unique<experts::Arena>(options.depth * slot_bytes_);
+  reader_ = OpenDiskReader(model.checkpoint().files(), options);
+}
+
+void DiskTurns::Submit(uint64_t slot) {
+  const experts::PlannedRead& read = reads_[random_() % reads_.size()];
+  const DiskRead submitted = {.file = read.file,
+                              .offset = read.offset,
+                              .bytes = read.bytes,
+                              .into = memory_->memory().data() + slot * slot_bytes_,
+                              .needed = read.needed,
+                              .tag = slot};
+  reader_->Submit({&submitted, 1}, DiskUrgency::kDemand);
+}
+
+void DiskTurns::Turn(double seconds) {
+  const Clock::time_point begin = Clock::now();
+  const Clock::time_point end =
+      begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  for (uint64_t slot = 0; slot < memory_->memory().size() / slot_bytes_; ++slot) Submit(slot);
+  Clock::time_point last = begin;
+  uint64_t came = 0;
+  std::optional<Error> failure;  // thrown once the memory is nobody's any more
+  std::vector<DiskResult> results;
+  while (reader_->pending() != 0) {
+    results.clear();
+    reader_->Reap(true, &results);
+    const Clock::time_point now = Clock::now();
+    // What ends later found the queue emptying, unless it is all there is.
+    const bool counts = now < end || came == 0;
+    for (const DiskResult& result : results) {
+      if (result.error != 0) {
+        failure = Error(ErrorCode::kIo, "cannot read: error " + std::to_string(result.error));
+      }
+      if (counts) came += result.bytes;
+      if (now < end && !failure) Submit(result.tag);
+    }
+    if (counts) last = now;
+  }
+  if (failure) throw Error(*failure);
+  bytes_ += came;
+  seconds_ += std::chrono::duration<double>(last - begin).count();
+}
+
+double DiskTurns::TakeBytesPerSecond() {
+  const double bytes = static_cast<double>(std::exchange(bytes_, 0));
+  const double seconds = std::exchange(seconds_, 0.0);
+  return seconds > 0.0 ? bytes / seconds : 0.0;
+}
+
+}  // namespace moewe::engine
