@@ -99,8 +99,9 @@ TEST_F(StreamingReport, PlanPredictsFromWhatItMeasured) {
   const Json plan = RunMoewe("plan --json " + model_ + Half()).json();
   ASSERT_EQ(plan["streamed"], true);
   const Json& predicted = plan["predicted"];
-  EXPECT_NEAR(predicted["hit_rate"].get<double>(),
-              plan["slots"].get<double>() / plan["experts"].get<double>(), 1e-9);
+  const double uniform = plan["slots"].get<double>() / plan["experts"].get<double>();
+  EXPECT_NEAR(predicted["hit_rate"].get<double>(), uniform, 1e-9);
+  EXPECT_EQ(predicted["hit_rate_from"], "uniform");
   const double memory =
       plan["scan"]["bytes_per_s"].get<double>() / plan["bytes_per_token"]["weights"].get<double>();
   const double disk = plan["disk"]["bytes_per_s"].get<double>() /
@@ -110,6 +111,14 @@ TEST_F(StreamingReport, PlanPredictsFromWhatItMeasured) {
   EXPECT_NEAR(predicted["tokens_per_s"].get<double>(), expected, 1e-6 * expected);
   EXPECT_EQ(predicted["limit"], disk < memory ? "disk" : "memory");
   EXPECT_LT(predicted["expert_bytes_per_token"], plan["bytes_per_token"]["weights"]);
+
+  // A run leaves behind what it preferred.
+  ASSERT_EQ(RunMoewe("run " + model_ + " --ids 1,2,3 --greedy --ignore-eos -n 64" + Half()).code,
+            0);
+  const Json after = RunMoewe("plan --json " + model_ + Half()).json()["predicted"];
+  EXPECT_EQ(after["hit_rate_from"], "usage");
+  EXPECT_GT(after["hit_rate"].get<double>(), uniform);
+  EXPECT_LT(after["hit_rate"].get<double>(), 1.0);
 }
 
 TEST_F(StreamingReport, BenchComparesWithWhatMemoryAndDiskAllow) {

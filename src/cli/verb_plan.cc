@@ -11,8 +11,10 @@
 #include "base/size.h"
 #include "cli/run_flags.h"
 #include "cli/verbs.h"
+#include "experts/expert_frequencies.h"
 #include "experts/expert_reads.h"
 #include "model/decode_limit.h"
+#include "model/expert_usage.h"
 #include "model/memory_plan.h"
 #include "moewe/error.h"
 #include "platform/disk_reader.h"
@@ -104,6 +106,30 @@ uint64_t ReadBytes(const model::StoredExperts& stored) {
   return 0;
 }
 
+// The hit rate of the planned slots, by how often experts were used before; if that is not known,
+// as if all were alike.
+struct HitRate {
+  double share = 0.0;
+  bool from_usage = false;
+};
+
+HitRate ExpectHits(const api::PlannedModel& open) {
+  const model::StoredExperts& stored = open.model->stored();
+  std::vector<uint32_t> per_layer;
+  for (const auto& layer : stored.layers) per_layer.push_back(static_cast<uint32_t>(layer.size()));
+  std::vector<uint64_t> counts(stored.count, 0);
+  bool known = false;
+  if (open.load.stream && !open.load.stream->frequencies.empty()) {
+    try {
+      counts = experts::ReadFrequencies(open.load.stream->frequencies,
+                                        model::UsageKey(*open.checkpoint, per_layer), stored.count);
+      known = true;
+    } catch (const Error&) {  // there are none, or not of this model
+    }
+  }
+  return {model::ExpectedHitRate(counts, open.plan.slots), known};
+}
+
 // What the disk gives now, and what follows from it for a plan that is streamed.
 struct DiskPart {
   DiskSpeed speed;
@@ -119,17 +145,18 @@ DiskPart MeasureDisk(const api::PlannedModel& open) {
 }
 
 void PrintPrediction(const model::DecodeLimit& first, const model::DecodeLimit& last,
-                     const std::optional<DiskPart>& disk) {
+                     const std::optional<DiskPart>& disk, bool from_usage) {
   const auto speed = [](double bytes_per_s) {
     return FormatSize(static_cast<uint64_t>(bytes_per_s)) + "/s";
   };
   if (disk) {
     std::printf(
-        "the disk gives %s now (%s, %s, reads of %s); %.0f %% of the experts have room: "
-        "%s a token are read if all are chosen alike\n",
+        "the disk gives %s now (%s, %s, reads of %s); %.0f %% of the experts a token needs are in "
+        "memory (%s): %s a token are read\n",
         speed(disk->speed.bytes_per_s).c_str(), disk->speed.method.c_str(),
         disk->speed.direct ? "direct" : "through the page cache",
         FormatSize(disk->read_bytes).c_str(), 100.0 * first.hit_rate,
+        from_usage ? "as they were used before" : "if all are used alike",
         FormatSize(static_cast<uint64_t>((1.0 - first.hit_rate) * first.expert_bytes)).c_str());
   }
   std::printf("memory gives %s now: at most %.3g tok/s at the start, %.3g at the end%s\n",
@@ -156,11 +183,12 @@ int Run(const Flags& flags, const Globals& globals) {
   first.bytes = static_cast<double>(weights);
   first.memory_bytes_per_s = bandwidth;
   std::optional<DiskPart> disk;
+  HitRate hits;
   if (plan.streamed) {
     disk = MeasureDisk(open);
     first.expert_bytes = ExpertBytesPerToken(*open.model);
-    first.hit_rate = std::min(
-        1.0, static_cast<double>(plan.slots) / static_cast<double>(open.model->stored().count));
+    hits = ExpectHits(open);
+    first.hit_rate = hits.share;
     first.disk_bytes_per_s = disk->speed.bytes_per_s;
   }
   model::DecodeLimit last = first;
@@ -198,6 +226,7 @@ int Run(const Flags& flags, const Globals& globals) {
       report["slots"] = plan.slots;
       report["experts"] = open.model->stored().count;
       report["predicted"]["hit_rate"] = first.hit_rate;
+      report["predicted"]["hit_rate_from"] = hits.from_usage ? "usage" : "uniform";
       report["predicted"]["expert_bytes_per_token"] = first.expert_bytes;
       report["predicted"]["limit"] = first.disk_limits() ? "disk" : "memory";
     }
@@ -206,7 +235,7 @@ int Run(const Flags& flags, const Globals& globals) {
   }
   std::printf("a token reads %s of weights, and %s of keys and values at the end of the context\n",
               FormatSize(weights).c_str(), FormatSize(kv).c_str());
-  PrintPrediction(first, last, disk);
+  PrintPrediction(first, last, disk, hits.from_usage);
   return 0;
 }
 

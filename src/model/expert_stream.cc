@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <exception>
-#include <filesystem>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "base/log.h"
 #include "experts/expert_frequencies.h"
+#include "model/expert_usage.h"
 #include "moewe/error.h"
 #include "quant/vbit.h"
 
@@ -80,15 +79,9 @@ ExpertStream::~ExpertStream() {
 }
 
 void ExpertStream::ReadFrequencies() {
-  std::vector<experts::ModelFile> files;
-  for (const std::string& file : checkpoint_.files()) {
-    std::error_code unknown;
-    const std::filesystem::path path(file);
-    files.push_back({path.filename().string(), std::filesystem::file_size(path, unknown)});
-  }
   std::vector<uint32_t> counts;
   for (const auto& layer : experts_) counts.push_back(static_cast<uint32_t>(layer.size()));
-  frequency_key_ = experts::FrequencyKey(files, counts);
+  frequency_key_ = UsageKey(checkpoint_, counts);
   used_before_.assign(store_->ids().size(), 0);
   try {
     used_before_ = experts::ReadFrequencies(frequencies_, frequency_key_, used_before_.size());
