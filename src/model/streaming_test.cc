@@ -222,7 +222,7 @@ TEST(Streaming, AReadThatFailsOnceIsRepeated) {
   const auto disk = subject.Copy();
   const auto model = subject.StreamedFrom(disk, subject.stored().least_slots);
   for (const auto& layer : subject.stored().layers) {
-    disk->FailReads(layer[0][0].file, layer[0][0].offset, 1);
+    if (!layer.empty()) disk->FailReads(layer[0][0].file, layer[0][0].offset, 1);
   }
   EXPECT_EQ(LogitsOf(model.get(), 8), expected);
   EXPECT_GT(model->stream_stats()->store.retries, 0u);
