@@ -140,7 +140,8 @@ TEST_F(ConvertProgramTest, RequantKeepsSkills) {
   EXPECT_TRUE(diff["skills"].empty());
   EXPECT_TRUE(diff["masks"].empty());
   size_t kept = 0;
-  for (const auto& tensor : RunMoewe("info --json --tensors " + src).json()["tensors"]) {
+  const auto info = RunMoewe("info --json --tensors " + src).json();
+  for (const auto& tensor : info["tensors"]) {
     const std::string name = tensor["name"];
     if (!name.starts_with("skill.")) continue;
     ++kept;

@@ -279,7 +279,7 @@ TEST(ExpertStoreTest, APromptLeavesTheHotSet) {
     return missed;
   };
   EXPECT_EQ(decode(f), decode(lru));
-  EXPECT_EQ(prompt(f), prompt(lru));
+  EXPECT_LE(prompt(f), prompt(lru));
   EXPECT_EQ(decode(f), 0u);
   EXPECT_GE(decode(lru), 8u);
   // The next one finds what the layers have kept beside the window: 72 slots.
