@@ -28,7 +28,7 @@ tsan: setup ## platform, experts and engine tests under the thread sanitizer
 	@scripts/sanitize.sh tsan platform experts engine
 asan-layers: setup ## the layers' tests alone, without the whole-program ones, under the first two
 	@# a process for every file operation takes too long under a sanitizer; make test has these
-	@GTEST_FILTER='-*WriteFaultTest*' scripts/sanitize.sh asan base platform quant formats kernels text model engine api convert
+	@GTEST_FILTER='-*WriteFaultTest*' scripts/sanitize.sh asan base platform quant formats kernels text experts model engine api convert
 check: ## formatting and include directions
 	@scripts/setup.sh lint && scripts/lint.sh quick
 lint: build ## formatting, include directions, clang-tidy over changed files
