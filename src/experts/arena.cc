@@ -24,14 +24,14 @@ Arena::Arena(uint64_t bytes) {
   const uint64_t wanted = (bytes + kPage - 1) / kPage * kPage;
   const std::optional<uint64_t> reserved = CheckedAdd(wanted, kHugePage);
   void* memory = MAP_FAILED;
+  int error = ENOMEM;
   if (wanted >= bytes && reserved && *reserved <= std::numeric_limits<size_t>::max()) {
     memory = mmap(nullptr, *reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    error = errno;
   }
   if (memory == MAP_FAILED) {
-    throw Error(
-        ErrorCode::kOutOfBudget,
-        fmt::format("no {} of memory for experts: {}", FormatSize(bytes),
-                    memory == MAP_FAILED && errno != 0 ? std::strerror(errno) : "too much"));
+    throw Error(ErrorCode::kOutOfBudget,
+                fmt::format("no {} of memory: {}", FormatSize(bytes), std::strerror(error)));
   }
   auto* start = static_cast<uint8_t*>(memory);
   const uint64_t past = reinterpret_cast<uintptr_t>(start) % kHugePage;

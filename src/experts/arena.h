@@ -8,7 +8,7 @@
 namespace moewe::experts {
 
 // Zeros until written; pages count as memory from their first use on. Starts at a multiple of
-// 2 MiB. Movable is not needed: it stays where it is.
+// 2 MiB, and stays where it is.
 class Arena {
  public:
   // Throws Error{kOutOfBudget} if the system does not give that much.

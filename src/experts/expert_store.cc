@@ -179,6 +179,7 @@ void ExpertStore::ResetStats() {
   fresh.slots = impl_->stats.slots;
   fresh.experts = impl_->stats.experts;
   impl_->stats = fresh;
+  std::fill(impl_->counts.begin(), impl_->counts.end(), 0);
 }
 
 double StoreStats::hit_rate() const {

@@ -124,12 +124,12 @@ class ExpertStore {
   // waits or works for long without another call.
   void Idle();
 
-  // Accesses so far, one an expert, by ExpertIds.
+  // Accesses so far (since ResetStats), one an expert, by ExpertIds.
   const std::vector<uint64_t>& counts() const;
   const ExpertIds& ids() const;
 
   StoreStats stats() const;
-  void ResetStats();
+  void ResetStats();  // and counts()
   const DiskInfo& disk() const;
 
  private:

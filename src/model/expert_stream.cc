@@ -169,7 +169,7 @@ void ExpertStream::VerifyAll() {
     while (!Next().empty()) {
     }
   }
-  store_->ResetStats();
+  store_->ResetStats();  // nobody has used an expert so far
 }
 
 void ExpertStream::Check(uint32_t layer, const experts::LoadedExpert& loaded) {

@@ -310,6 +310,16 @@ TEST(Streaming, WhatWasUsedOftenIsThereAtTheNextStart) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Streaming, ExpertsThatAreOnlyVerifiedAreNotUsed) {
+  Subject subject(Cmf("moe_qwen2_q8.cmf"));
+  subject.options().verify = Verify::kFull;
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("moewe_verified." + std::to_string(getpid()));
+  std::filesystem::remove(file);
+  subject.StreamedFrom(subject.Copy(), subject.stored().least_slots, {}, file.string());
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
 TEST(Streaming, AnArenaWithoutASlotIsRefused) {
   Subject subject(Cmf("moe_qwen2_q8.cmf"));
   EXPECT_EQ(CodeOf([&] { subject.Streamed(0); }), ErrorCode::kUsage);

@@ -42,11 +42,9 @@ std::unique_ptr<Transformer> Transformer::Load(
                                          nullptr);
   }
   Weights found = BindWeights(*checkpoint, config, TensorHashes::kIgnore, BytesToRead::kNone);
-  std::unique_ptr<experts::Arena> trunk;
-  {
-    const std::unique_ptr<DiskReader> reader = OpenReader(*options.stream, checkpoint->files(), {});
-    trunk = ReadTrunk(*checkpoint, found.uses, reader.get(), &found.tensors);
-  }
+  std::unique_ptr<experts::Arena> trunk =
+      ReadTrunk(*checkpoint, found.uses, OpenReader(*options.stream, checkpoint->files(), {}),
+                &found.tensors);
   Weights weights = BindTensors(*checkpoint, config, std::move(found.tensors),
                                 HashesOfCopy(options), BytesToRead::kTrunk);
   return std::make_unique<Transformer>(std::move(checkpoint), std::move(config), std::move(weights),

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "moewe/error.h"
 
@@ -94,10 +95,13 @@ uint64_t TrunkMemoryBytes(std::span<const TensorView> tensors, std::span<const T
 }
 
 std::unique_ptr<experts::Arena> ReadTrunk(const formats::Checkpoint& checkpoint,
-                                          std::span<const TensorUse> uses, DiskReader* reader,
+                                          std::span<const TensorUse> uses,
+                                          std::unique_ptr<DiskReader> given,
                                           std::vector<TensorView>* tensors) {
   const TrunkLayout layout(*tensors, uses);
   auto arena = std::make_unique<experts::Arena>(layout.bytes);
+  // Before the memory goes, after an error too, it waits for its reads.
+  const std::unique_ptr<DiskReader> reader = std::move(given);
   const std::vector<DiskRead> reads = ReadsOf(layout, arena->memory().data());
   std::vector<bool> repeated(reads.size(), false);
   std::vector<DiskResult> results;

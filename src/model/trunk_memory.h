@@ -23,7 +23,8 @@ uint64_t TrunkMemoryBytes(std::span<const formats::TensorView> tensors,
 // lives as long as the result. `reader` has the checkpoint's files. A read that fails is repeated
 // once. Throws Error{kIo} naming file and offset, {kOutOfBudget} if the memory can't be had.
 std::unique_ptr<experts::Arena> ReadTrunk(const formats::Checkpoint& checkpoint,
-                                          std::span<const TensorUse> uses, DiskReader* reader,
+                                          std::span<const TensorUse> uses,
+                                          std::unique_ptr<DiskReader> reader,
                                           std::vector<formats::TensorView>* tensors);
 
 }  // namespace moewe::model
