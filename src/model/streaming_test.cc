@@ -199,6 +199,7 @@ TEST(Streaming, AChunkReadsAnExpertOnce) {
   const size_t before = disk->started().size();
   LogitsOf(model.get(), 512, 200, 0);
   const experts::StoreStats stats = model->stream_stats()->store;
+  EXPECT_GT(stats.missed, 0u);
   EXPECT_LE(stats.missed, subject.stored().count);
   EXPECT_LE(disk->started().size() - before, 3 * subject.stored().count);
 }
@@ -252,6 +253,22 @@ TEST(Streaming, AFileThatBecomesShorterIsAnErrorOfItsReaders) {
   EXPECT_EQ(CodeOf([&] { LogitsOf(model.get(), 8); }), ErrorCode::kIo);
   // And of who loads from it.
   EXPECT_EQ(CodeOf([&] { subject.StreamedFrom(disk, subject.stored().count); }), ErrorCode::kIo);
+}
+
+// What is in flight when the trunk turns out to be unreadable still has memory to come to.
+TEST(Streaming, AnUnreadableTrunkWaitsForItsOtherReads) {
+  Subject subject(paths::DemoModel());
+  const auto file = formats::OpenCheckpoint(paths::DemoModel());
+  const formats::TensorView* tensor = file->Find("model.layers.0.self_attn.q_proj.weight");
+  ASSERT_NE(tensor, nullptr);
+  const auto disk = subject.Copy();
+  disk->FailReads(tensor->file_index, tensor->file_offset, -1);
+  const FakeDiskOptions slow{.seed = 3,
+                             .depth = 8,
+                             .least = std::chrono::milliseconds(1),
+                             .most = std::chrono::milliseconds(5)};
+  EXPECT_EQ(CodeOf([&] { subject.StreamedFrom(disk, subject.stored().count, slow); }),
+            ErrorCode::kIo);
 }
 
 TEST(Streaming, WrongBytesOfAnExpertAreNamed) {

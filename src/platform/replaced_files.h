@@ -35,7 +35,7 @@ class ReplacedFiles {
  private:
   struct File {
     std::string path;   // behind links
-    std::string aside;  // empty: there was none; an empty file counts as none
+    std::string aside;  // where it waits; an empty file there says that there was none
   };
 
   static void PutBack(const File& file) noexcept;
