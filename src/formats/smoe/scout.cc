@@ -87,9 +87,13 @@ class PairChecker {
       good = shape[i] == kAny ? tensor->shape[i] != 0 : tensor->shape[i] == shape[i];
     }
     if (!good) {
+      std::vector<std::string> needed;
+      for (const uint64_t size : shape) {
+        needed.push_back(size == kAny ? "at least 1" : std::to_string(size));
+      }
       FailTensor(ErrorCode::kParse, name,
                  fmt::format("has shape [{}]; the vault needs [{}]", fmt::join(tensor->shape, ", "),
-                             fmt::join(shape, ", ")));
+                             fmt::join(needed, ", ")));
     }
     return *tensor;
   }
