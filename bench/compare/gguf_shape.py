@@ -13,12 +13,12 @@ HIDDEN, HEADS, KV_HEADS, HEAD_DIM = 2048, 32, 4, 128
 EXPERTS, TOP_K, EXPERT_FFN = 128, 8, 768
 
 
-def q4_0(rng, *shape):
+def q4_0(rng, *shape, deviation=None):
     """Random Q4_0 bytes of a tensor [..., rows, cols]: an f16 scale, then 16 bytes of nibbles, a block of 32."""
     *outer, cols = shape
     blocks = rng.integers(0, 256, size=(*outer, cols // 32, 18), dtype=np.uint8)
-    # Weights of about N(0, 1 / cols): the nibbles spread over 16 levels around 8.
-    scale = np.float16(1.0 / (4.6 * np.sqrt(cols)))
+    # Weights of about N(0, 1 / cols), unless said otherwise: the nibbles spread over 16 levels around 8.
+    scale = np.float16((deviation or 1.0 / np.sqrt(cols)) / 4.6)
     blocks[..., :2] = np.frombuffer(scale.tobytes(), dtype=np.uint8)
     return blocks.reshape(*outer, cols // 32 * 18)
 
@@ -54,15 +54,16 @@ def main():
     writer.add_tokenizer_model("none")
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q4_0)
 
-    def quantized(name, *shape):
-        writer.add_tensor(name, q4_0(rng, *shape), raw_dtype=kind)
+    def quantized(name, *shape, deviation=None):
+        writer.add_tensor(name, q4_0(rng, *shape, deviation=deviation), raw_dtype=kind)
 
     def floats(name, *shape, value=None):
         data = np.full(shape, value, np.float32) if value is not None else (
             rng.standard_normal(shape, dtype=np.float32) / np.sqrt(np.float32(shape[-1])))
         writer.add_tensor(name, data)
 
-    quantized("token_embd.weight", args.vocab, HIDDEN)
+    # Large embeddings: tokens are routed by what they are, not by what attention mixes in of all of them.
+    quantized("token_embd.weight", args.vocab, HIDDEN, deviation=1.0)
     quantized("output.weight", args.vocab, HIDDEN)
     floats("output_norm.weight", HIDDEN, value=1)
     for i in range(args.layers):
