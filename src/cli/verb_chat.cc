@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -158,10 +159,12 @@ class Chat {
   void Reply(const Ask& ask) {
     options_.seed = seed_++;
     interrupted_.store(false);
+    const auto start = std::chrono::steady_clock::now();
     try {
       last_ = ask(globals_.json ? OnText() : OnText(PrintText));
     } catch (const Error& error) {
       // A mistake of one message; the conversation goes on.
+      seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       Note(std::string("moewe: ") + error.what());
       if (exit_code_ == 0) exit_code_ = ExitCode(error.code());
       answers_.push_back({{"error", ErrorJson(error)}});
@@ -218,7 +221,7 @@ class Chat {
   bool hinted_ = false;  // the last event was Ctrl-C
   int exit_code_ = 0;
   Answer last_;
-  double seconds_ = 0.0;  // of all answers, computing
+  double seconds_ = 0.0;  // of all answers, computing; failed ones too
   nlohmann::ordered_json answers_ = nlohmann::ordered_json::array();
 };
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "base/byte_reader.h"
 #include "base/hash64.h"
@@ -28,6 +29,16 @@ void Put(std::vector<uint8_t>* bytes, T value) {
   const size_t at = bytes->size();
   bytes->resize(at + sizeof(T));
   std::memcpy(bytes->data() + at, &value, sizeof(T));
+}
+
+// Nobody is asked before a model writes here: what somebody else may have put at this place (a link
+// to another file, a pipe that never ends) is neither followed nor waited for.
+void RequireFileOrNothing(const std::string& path) {
+  using std::filesystem::file_type;
+  std::error_code unknown;
+  const file_type type = std::filesystem::symlink_status(path, unknown).type();
+  if (type == file_type::regular || type == file_type::not_found || type == file_type::none) return;
+  throw Error(ErrorCode::kIo, "is not a regular file", {path, ""});
 }
 
 uint64_t SaturatingAdd(uint64_t a, uint64_t b) { return CheckedAdd(a, b).value_or(UINT64_MAX); }
@@ -64,6 +75,7 @@ uint64_t FrequencyKey(std::span<const ModelFile> files,
 
 std::vector<uint64_t> ReadFrequencies(const std::string& path, uint64_t key, size_t experts) {
   const uint64_t size = kHeadBytes + (experts + 1) * kCountBytes;
+  RequireFileOrNothing(path);
   const std::vector<uint8_t> bytes = ReadWholeFile(path, size);
   ByteReader reader(bytes, path);
   const Bytes magic = reader.Take(kMagic.size(), "magic");
@@ -97,6 +109,7 @@ bool SaveFrequencies(const std::string& path, uint64_t key, std::span<const uint
   for (const uint64_t count : counts) Put(&bytes, count);
   Put(&bytes, HashBytes(bytes));
   try {
+    RequireFileOrNothing(path);
     AtomicFile file(path);
     file.Write(bytes);
     file.Commit();

@@ -25,7 +25,8 @@ uint64_t FrequencyKey(std::span<const ModelFile> files,
                       std::span<const uint32_t> experts_per_layer);
 
 // Throws Error{kNotFound} if there is none, Error{kInvalidMagic, kUnsupportedVersion, kBounds,
-// kHashMismatch} for one that is damaged, {kParse} for one of another model, {kIo}.
+// kHashMismatch} for one that is damaged, {kParse} for one of another model, {kIo}. What is
+// no regular file is kIo here and below: links are not followed, pipes not waited for.
 std::vector<uint64_t> ReadFrequencies(const std::string& path, uint64_t key, size_t experts);
 
 // Replaces the file as a whole. False if its folder may not be written. Throws Error{kNotFound} for

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -99,6 +100,20 @@ TEST_F(FrequenciesTest, DamagedFilesAreRefused) {
   EXPECT_FALSE(Refusal());
   EXPECT_TRUE(Refusal(2));
   EXPECT_TRUE(Refusal(4));
+}
+
+TEST_F(FrequenciesTest, WhatIsNoFileIsLeftAlone) {
+  const std::string other = (folder_ / "other").string();
+  std::ofstream(other) << "of somebody else";
+  fs::create_symlink(other, path_);
+  EXPECT_EQ(Refusal(), ErrorCode::kIo);
+  EXPECT_THROW(SaveFrequencies(path_, kKey, Counts{1, 2, 3}), Error);
+  EXPECT_EQ(fs::file_size(other), 16u);
+  EXPECT_TRUE(fs::is_symlink(path_));
+  fs::remove(path_);
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);  // nobody will ever write into it, or read
+  EXPECT_EQ(Refusal(), ErrorCode::kIo);
+  EXPECT_THROW(SaveFrequencies(path_, kKey, Counts{1, 2, 3}), Error);
 }
 
 TEST_F(FrequenciesTest, ThePastMakesRoom) {

@@ -124,6 +124,10 @@ TEST_F(DiskProbeTest, NonsenseIsNoMemory) {
   }
   WriteCache(good);
   EXPECT_TRUE(RememberedHabit("d"));
+  const std::string path = cache_ + "/moewe/disks.json";
+  fs::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);  // nobody will ever write into it
+  EXPECT_FALSE(RememberedHabit("d"));
 }
 
 TEST_F(DiskProbeTest, NoFolderToRememberIn) {
