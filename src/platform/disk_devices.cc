@@ -52,7 +52,8 @@ json ReadCache(const std::string& path) {
   json cache;
   std::error_code unknown;
   try {
-    if (!fs::is_regular_file(path, unknown)) throw Error(ErrorCode::kIo, "is not a file", {path, ""});
+    if (!fs::is_regular_file(path, unknown))
+      throw Error(ErrorCode::kIo, "is not a file", {path, ""});
     const std::vector<uint8_t> text = ReadWholeFile(path, kLargestFile);
     cache = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   } catch (const Error&) {
