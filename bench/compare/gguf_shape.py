@@ -16,9 +16,12 @@ EXPERTS, TOP_K, EXPERT_FFN = 128, 8, 768
 def q4_0(rng, *shape, deviation=None):
     """Random Q4_0 bytes of a tensor [..., rows, cols]: an f16 scale, then 16 bytes of nibbles, a block of 32."""
     *outer, cols = shape
-    blocks = rng.integers(0, 256, size=(*outer, cols // 32, 18), dtype=np.uint8)
-    # Weights of about N(0, 1 / cols), unless said otherwise: the nibbles spread over 16 levels around 8.
-    scale = np.float16((deviation or 1.0 / np.sqrt(cols)) / 4.6)
+    # Nibbles 1 to 15 stand for -7 to 7: with 0, whose weight has no opposite, every matrix would lean to one side, and
+    # with it the hidden state and what the routers choose.
+    nibbles = rng.integers(1, 16, size=(2, *outer, cols // 32, 18), dtype=np.uint8)
+    blocks = nibbles[0] | nibbles[1] << 4
+    # Weights of about N(0, 1 / cols), unless said otherwise: of 15 levels the deviation is 4.3.
+    scale = np.float16((deviation or 1.0 / np.sqrt(cols)) / 4.3)
     blocks[..., :2] = np.frombuffer(scale.tobytes(), dtype=np.uint8)
     return blocks.reshape(*outer, cols // 32 * 18)
 
