@@ -1,7 +1,6 @@
 #include "engine/disk_turns.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -9,11 +8,10 @@
 
 #include "model/name_parts.h"
 #include "moewe/error.h"
+#include "platform/timed_reads.h"
 
 namespace moewe::engine {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // By layer and expert: where its matrices lie, those that are in files.
 std::map<std::pair<uint32_t, uint32_t>, experts::StoredExpert> FindExperts(
@@ -56,44 +54,22 @@ DiskTurns::DiskTurns(const model::Model& model) {
   reader_ = OpenDiskReader(model.checkpoint().files(), options);
 }
 
-void DiskTurns::Submit(uint64_t slot) {
+DiskRead DiskTurns::ReadOf(uint64_t slot) {
   const experts::PlannedRead& read = reads_[random_() % reads_.size()];
-  const DiskRead submitted = {.file = read.file,
-                              .offset = read.offset,
-                              .bytes = read.bytes,
-                              .into = memory_->memory().data() + slot * slot_bytes_,
-                              .needed = read.needed,
-                              .tag = slot};
-  reader_->Submit({&submitted, 1}, DiskUrgency::kDemand);
+  DiskRead one;
+  one.file = read.file;
+  one.offset = read.offset;
+  one.bytes = read.bytes;
+  one.into = memory_->memory().data() + slot * slot_bytes_;
+  one.needed = read.needed;
+  return one;
 }
 
 void DiskTurns::Turn(double seconds) {
-  const Clock::time_point begin = Clock::now();
-  const Clock::time_point end =
-      begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  for (uint64_t slot = 0; slot < memory_->memory().size() / slot_bytes_; ++slot) Submit(slot);
-  Clock::time_point last = begin;
-  uint64_t came = 0;
-  std::optional<Error> failure;  // thrown once the memory is nobody's any more
-  std::vector<DiskResult> results;
-  while (reader_->pending() != 0) {
-    results.clear();
-    reader_->Reap(true, &results);
-    const Clock::time_point now = Clock::now();
-    // What ends later found the queue emptying, unless it is all there is.
-    const bool counts = now < end || came == 0;
-    for (const DiskResult& result : results) {
-      if (result.error != 0) {
-        failure = Error(ErrorCode::kIo, "cannot read: error " + std::to_string(result.error));
-      }
-      if (counts) came += result.bytes;
-      if (now < end && !failure) Submit(result.tag);
-    }
-    if (counts) last = now;
-  }
-  if (failure) throw Error(*failure);
-  bytes_ += came;
-  seconds_ += std::chrono::duration<double>(last - begin).count();
+  const TimedReads reads = ReadForAWhile(reader_.get(), memory_->memory().size() / slot_bytes_,
+                                         seconds, [this](uint64_t slot) { return ReadOf(slot); });
+  bytes_ += reads.bytes;
+  seconds_ += reads.seconds;
 }
 
 double DiskTurns::TakeBytesPerSecond() {

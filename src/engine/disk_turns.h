@@ -36,7 +36,7 @@ class DiskTurns {
   uint64_t bytes_of_all() const { return bytes_of_all_; }  // experts, as they are read
 
  private:
-  void Submit(uint64_t slot);
+  DiskRead ReadOf(uint64_t slot);  // of an expert at random, but for the tag
 
   std::vector<experts::PlannedRead> reads_;  // of all experts
   uint64_t read_bytes_ = 0;

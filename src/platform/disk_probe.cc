@@ -5,14 +5,13 @@
 #include <memory>
 #include <optional>
 #include <random>
-#include <span>
-#include <vector>
 
 #include "platform/disk_devices.h"
 #include "platform/disk_files.h"
 #include "platform/disk_methods.h"
 #include "platform/disk_reader.h"
 #include "platform/paths.h"
+#include "platform/timed_reads.h"
 
 namespace moewe {
 namespace {
@@ -54,39 +53,16 @@ class Prober {
     const auto reader =
         MakeDiskReader(OpenDiskFiles({{file_}}, true), method, std::min(depth, most_depth_), {});
     const uint32_t in_flight = reader->info().depth;
-    const Clock::time_point begin = Clock::now();
-    const Clock::time_point end =
-        begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-    for (uint32_t slot = 0; slot < in_flight; ++slot) Submit(*reader, slot);
-    uint64_t came = 0;
-    Clock::time_point last = begin;
-    std::vector<DiskResult> results;
-    while (reader->pending() != 0) {
-      results.clear();
-      reader->Reap(true, &results);
-      const Clock::time_point now = Clock::now();
-      // Those that end later found the queue emptying; unless they are all there is.
-      const bool counts = now < end || came == 0;
-      for (const DiskResult& result : results) {
-        if (result.error != 0) {
-          throw Error(ErrorCode::kIo, "cannot read: error " + std::to_string(result.error),
-                      {file_, ""});
-        }
-        if (counts) came += result.bytes;
-        if (now < end) Submit(*reader, result.tag);
-      }
-      if (counts) last = now;
-    }
-    const double elapsed = std::chrono::duration<double>(last - begin).count();
-    return {elapsed > 0 ? static_cast<double>(came) / elapsed : 0.0, reader->info().method,
-            in_flight, reader->info().direct};
+    const TimedReads reads =
+        ReadForAWhile(reader.get(), in_flight, seconds,
+                      [this](uint64_t slot) { return ReadOf(slot); }, {file_, "", {}});
+    const double speed = reads.seconds > 0 ? static_cast<double>(reads.bytes) / reads.seconds : 0.0;
+    return {speed, reader->info().method, in_flight, reader->info().direct};
   }
 
  private:
-  void Submit(DiskReader& reader, uint64_t slot) {
-    const DiskRead read = {
-        0, random_() % places_ * kDiskAlignment, bytes_, memory_.get() + slot * bytes_, 0, slot};
-    reader.Submit({&read, 1}, DiskUrgency::kDemand);
+  DiskRead ReadOf(uint64_t slot) {
+    return {0, random_() % places_ * kDiskAlignment, bytes_, memory_.get() + slot * bytes_, 0, 0};
   }
 
   const std::string file_;
