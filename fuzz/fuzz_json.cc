@@ -1,5 +1,6 @@
 // Any bytes as JSON: an error, or a value that another parser reads the same and that comes back
 // from its own text.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -23,6 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     return 0;
   }
+  if (std::find(bytes.begin(), bytes.end(), uint8_t{0}) != bytes.end()) std::abort();
   if (Json::parse(bytes.begin(), bytes.end()) != value) std::abort();
   const std::string text = value.dump();
   const moewe::Bytes again(reinterpret_cast<const uint8_t*>(text.data()), text.size());

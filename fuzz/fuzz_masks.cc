@@ -90,7 +90,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < kHead) return 0;
   cmf::Header header;
   header.num_layers = data[0] % 16 + 1u;
-  header.intermediate_size = data[1] + 1u;
+  header.intermediate_size = data[1];
   header.num_attention_heads = data[2] % 32 + 1u;
   header.num_loops = data[3] % 4 + 1u;
   header.num_experts = data[4] % 64;

@@ -111,6 +111,92 @@ def masks(folder: pathlib.Path) -> None:
     (folder / "array").write_bytes(bytes(sizes + [3]) + array)
 
 
+def indices(folder: pathlib.Path) -> None:
+    """As in fuzz_index.cc: the model's sizes, the bits of task 0, the entries of tasks 0 and 1."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ["masks_llama_f32", "masks_qwen3_q8row"]:
+        about = json.loads((GOLDEN / f"cmf/files/{name}.expected.json").read_text())
+        arch = about["header"]["arch"]
+        layers, neurons, heads = arch["num_layers"], arch["intermediate_size"], arch["num_attention_heads"]
+        for mask in about["masks"]:
+            ffn = [bytes.fromhex(row) for row in mask["ffn_masks_hex"]]
+            head_rows = [bytes.fromhex(row) for row in mask["head_masks_hex"]]
+            gates = sum(live << i for i, live in enumerate(mask["layer_gates"])).to_bytes((layers + 7) // 8, "little")
+            bits = b"".join(ffn + head_rows) + gates
+            bits = bits.ljust((len(bits) + 7) // 8 * 8, b"\0")
+            entries = [index_entry(0, i, ffn[i], head_rows[i]) for i in range(layers)]
+            entries.append(index_entry(1, 0, bytes([255] * len(ffn[0])), bytes([(1 << heads) - 1])))
+            sizes = bytes([layers - 1, (neurons - 1) % 256, (neurons - 1) // 256, heads - 1, 0, len(bits) // 8])
+            index = struct.pack("<II", len(entries), 0) + b"".join(entries)
+            (folder / f"{name}-{mask['name']}").write_bytes(sizes + bits + index)
+
+
+def index_entry(task: int, layer: int, ffn: bytes, heads: bytes) -> bytes:
+    def live(row: bytes) -> list:
+        return [i for i in range(8 * len(row)) if row[i // 8] >> i % 8 & 1]
+
+    groups = sorted({neuron // 32 for neuron in live(ffn)})
+    body = struct.pack(f"<IIII{len(groups)}H", task, layer, len(groups), len(live(heads)), *groups) + bytes(live(heads))
+    return body.ljust((len(body) + 3) // 4 * 4, b"\0")
+
+
+def small_cmf(arch: dict, tensors: list, masks: bytes = b"", index: bytes = b"", skills: list = (), bits: int = 0) -> bytes:
+    """A whole file without hashes: what mutates it gets past them. A tensor is (name, dtype, shape, payload)."""
+    header = json.dumps({"format": "cmf", "version": 2, "quant_type": "F32", "arch": arch, "skills": list(skills)}).encode()
+    records, pool, data = b"", b"", b""
+    for name, dtype, shape, payload in tensors:
+        data = data.ljust((len(data) + 63) // 64 * 64, b"\0")
+        sizes = list(shape) + [0] * (6 - len(shape))
+        records += struct.pack("<IHBB6IQQQ", len(pool), len(name), dtype, len(shape), *sizes, len(data), len(payload), 0)
+        pool, data = pool + name.encode(), data + payload
+    directory = struct.pack("<QQ", len(tensors), 16 + len(records)) + records + pool
+    places, out = [], b""
+    for content, begin in [(header, 128), (directory, 0), (data, 4096), (masks, 0), (b"", 0), (index, 0)]:
+        out = out.ljust(max(begin, len(out)) if begin < 4096 else (len(out) + 4095) // 4096 * 4096, b"\0")
+        places += [len(out) if content else 0, len(content)]
+        out += content
+    return struct.pack("<4sIII12QQQ", b"CMF\x01", 2, 0, 1 | bits, *places, 0, 0) + out[128:]
+
+
+def small_cmfs(folder: pathlib.Path) -> None:
+    """What small faulty files have none of: every dtype, masks with an index, passes, experts, skills, a shard."""
+    arch = {"arch_name": "qwen2", "hidden_size": 4, "intermediate_size": 40, "num_layers": 2, "num_attention_heads": 2,
+            "num_kv_heads": 1, "head_dim": 2, "vocab_size": 8, "layer_types": ["FullAttention"] * 2, "rms_norm_eps": 1e-6,
+            "max_position_embeddings": 64}
+    every = {}
+    for entry in json.loads((GOLDEN / "cmf/codecs/manifest.json").read_text())["entries"]:
+        payload = (GOLDEN / "cmf/codecs" / entry["encoded"]).read_bytes()
+        shape = [entry["rows"], entry["cols"]]
+        if entry["dtype_id"] not in every or len(payload) < len(every[entry["dtype_id"]][3]):
+            every[entry["dtype_id"]] = (f"t.{entry['dtype_id']}", entry["dtype_id"], shape, payload)
+    (folder / "every_dtype").write_bytes(small_cmf(arch, list(every.values())))
+
+    def section(blobs: list, more: dict) -> bytes:
+        meta = {"default_task": "m0", "masks": [{"task_id": i, "name": f"m{i}", "quality": None, "blob_off": 1024 + 64 * i,
+                                                  "blob_len": len(blob), **more} for i, blob in enumerate(blobs)]}
+        text = json.dumps(meta).encode()
+        out = (struct.pack("<II", len(blobs), len(text)) + text).ljust(1024, b"\0")
+        return out + b"".join(blob.ljust(64, b"\0") for blob in blobs)
+
+    norm = ("model.norm.weight", 1, [4], bytes(8))
+    rest = bytes([3, 3, 3])  # two layers' heads, the gates
+    index = struct.pack("<II", 1, 0) + index_entry(1, 1, bytes([255] * 5), bytes([3]))
+    masks = section([bytes(10) + rest, bytes([255] * 10) + rest], {})
+    (folder / "masks_and_index").write_bytes(small_cmf(arch, [norm], masks, index, bits=2))
+    looped = arch | {"num_loops": 2}
+    (folder / "passes").write_bytes(small_cmf(looped, [norm], section([bytes(20) + rest], {}), bits=2 | 32))
+    routed = arch | {"moe": {"num_experts": 2, "top_k": 1, "moe_intermediate_size": 4}}
+    experts = [("model.layers.0.mlp.gate.weight", 0, [2, 4], bytes(32))]
+    experts += [(f"model.layers.0.mlp.experts.{e}.up_proj.weight", 0, [4, 4], bytes(64)) for e in range(2)]
+    blob = section([bytes(10) + rest + bytes([1, 3])], {"has_expert_fields": True})
+    (folder / "experts").write_bytes(small_cmf(routed, [norm] + experts, blob, bits=2))
+    selection = {"metric": "mse", "phi_layer": 1, "mean": "AAAAAAAAAAA=", "basis": "AAAAAAAAAAA=", "rank": 1}
+    skill = {"id": "a", "name": "A", "layers": [0], "selection": selection, "input_mask_task": None, "quality": None}
+    replaced = ("skill.a.model.norm.weight", 1, [4], bytes(8))
+    (folder / "skill").write_bytes(small_cmf(arch, [norm, replaced], skills=[skill]))
+    (folder / "standalone").write_bytes(small_cmf(arch, [norm], skills=[{"id": "a", "base_dir_hash": "0" * 16}], bits=64))
+
+
 def skills(folder: pathlib.Path) -> None:
     """As in fuzz_skills.cc: hidden size and layers, the list."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -156,11 +242,13 @@ def texts(folder: pathlib.Path) -> None:
 def main() -> None:
     out = pathlib.Path(sys.argv[1])
     copy(out, "fuzz_cmf", "cmf/bad/*.cmf")
+    small_cmfs(out / "fuzz_cmf")
     for path in sorted(GOLDEN.glob("hf/*/model.safetensors")) + [ROOT / "models/demo/model.safetensors"]:
         small_safetensors(out / "fuzz_safetensors", path)
     hf_folders(out / "fuzz_hf_folder", out / "fuzz_safetensors")
     signatures(out / "fuzz_signature")
     masks(out / "fuzz_masks")
+    indices(out / "fuzz_index")
     skills(out / "fuzz_skills")
     codecs(out / "fuzz_codec")
     vaults(out / "fuzz_smoe")

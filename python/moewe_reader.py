@@ -40,6 +40,7 @@ KNOWN_FEATURES = 0b1100111
 LAYER_TYPES = {"FullAttention", "LinearAttention", "SlidingAttention", "ShortConv", "Kda"}
 LARGEST_SIZE = (2**32 - 1) // 2
 MAX_DEPTH = 256
+MAX_LOOPS = 64
 GROUP = 32
 VBIT_WIDTHS = (3, 4, 5, 6, 8)
 
@@ -322,6 +323,12 @@ def _parse_json(data, file, field):
     def constant(name):
         fail(f"{name} is no JSON value")
 
+    def real(text):
+        value = float(text)
+        if value in (float("inf"), float("-inf")):
+            fail(f"{text} is too large")
+        return value
+
     try:
         text = bytes(data).decode("utf-8")
         depth = deepest = 0
@@ -333,7 +340,8 @@ def _parse_json(data, file, field):
                 depth -= 1
         if deepest > MAX_DEPTH:
             fail("nested too deep")
-        value = json.loads(text, object_pairs_hook=unique, parse_constant=constant)
+        value = json.loads(text, object_pairs_hook=unique, parse_constant=constant,
+                           parse_float=real)
         json.dumps(value, ensure_ascii=False).encode("utf-8")  # no lone surrogates
         return value
     except UnicodeError:
@@ -552,8 +560,8 @@ class _File:
             if not isinstance(tag, str) or tag not in LAYER_TYPES:
                 fail("arch.layer_types", f"has an unknown layer type {tag!r}")
         self.loops = 1 if arch.get("num_loops") is None else unsigned(arch, "num_loops", "arch.")
-        if self.loops == 0:
-            fail("arch.num_loops", "is zero")
+        if not 1 <= self.loops <= MAX_LOOPS:
+            fail("arch.num_loops", f"is not from 1 to {MAX_LOOPS}")
         moe = arch.get("moe")
         self.experts = 0
         if moe is not None:
@@ -818,6 +826,54 @@ class Model:
         explained = _halves(selection["basis"]).reshape(-1, len(phi)).astype(np.float64) @ r
         return max(r @ r - explained @ explained, 0.0) / (phi @ phi)
 
+    def index_faults(self):
+        """Entries of the sparse index that speak of no mask or layer of the file, are out of order or
+        range, or differ from the mask (with loops, groups live in some passes can't be told)."""
+        arch = self.header["arch"]
+        groups_end, heads_end = (arch["intermediate_size"] + GROUP - 1) // GROUP, arch["num_attention_heads"]
+        masks = {mask.task_id: mask for mask in reversed(self.masks.values())}
+        for i, (task, layer, groups, heads) in enumerate(self.sparse_index):
+            problem = None
+            mask = masks.get(task)
+            if mask is None:
+                problem = f"is of the unknown task {task}"
+            elif layer >= arch["num_layers"]:
+                problem = f"is of layer {layer}"
+            elif any(values != sorted(set(values)) or (values and values[-1] >= end)
+                     for values, end in ((groups, groups_end), (heads, heads_end))):
+                problem = "lists groups or heads out of order or out of range"
+            else:
+                live = sorted(set((np.flatnonzero(mask.ffn[layer]) // GROUP).tolist()))
+                whole = len(mask.ffn) == arch["num_layers"]
+                if heads != np.flatnonzero(mask.heads[layer]).tolist() or (whole and groups != live):
+                    problem = f"differs from mask '{mask.name}' in layer {layer}"
+            if problem:
+                yield CmfError("Parse", f"entry {i} {problem}", "index", self.files[0])
+
+    def skill_faults(self):
+        """Tensors of skills that replace nothing, or something of another shape."""
+        for skill in self.skills:
+            for name in self.skill_tensors(skill):
+                try:
+                    self.tensor(name, skill)
+                except CmfError as error:
+                    yield error
+
+    def router_faults(self):
+        """Routers with more or fewer rows than their layer has experts, experts numbered with gaps."""
+        experts = {}
+        for name in self.tensors:
+            found = re.match(r"model\.layers\.(\d+)\.mlp\.experts\.(\d+)", name)
+            if found:
+                experts.setdefault(int(found[1]), set()).add(int(found[2]))
+        for layer, numbers in sorted(experts.items()):
+            router = self.tensors.get(f"model.layers.{layer}.mlp.gate.weight")
+            if router is None or len(router.shape) != 2:
+                continue
+            if not len(numbers) == max(numbers) + 1 == router.shape[0]:
+                yield CmfError("Parse", f"the router has {router.shape[0]} rows, but the layer has {len(numbers)} "
+                               f"experts numbered up to {max(numbers)}", router.name, self.files[0])
+
     def check(self):
         """Raises CmfError unless the structure is that of a model that can run: the tensors that
         every model needs are there and their shapes fit each other, the tokenizer is JSON."""
@@ -911,6 +967,12 @@ def verify(path):
         file = _File(os.fspath(path), problems)
     except CmfError as error:  # what does not parse may be explained by a hash before it
         return problems + [error]
+    model = Model([file])
+    problems.extend(model.index_faults())
+    if file.shard is None:  # of a shard alone the rest is elsewhere
+        problems.extend(model.skill_faults())
+        if all(skill.get("base_dir_hash") is None for skill in file.skills.values()):
+            problems.extend(model.router_faults())
     for tensor in file.tensors.values():
         if tensor.hash and hash64(tensor.data) != tensor.hash:
             problems.append(CmfError("HashMismatch", "the bytes have another hash than stored",

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import struct
 import sys
 import tempfile
 import unittest
@@ -148,6 +149,50 @@ class ReaderTest(unittest.TestCase):
                             "basis": (None, good["selection"]["mean"])}.items():
             for value in values:
                 self.assertEqual(field(**{key: value}), ".selection." + key, (key, value))
+
+    def verified(self, name, patch):
+        """The codes that verify finds in a golden file without hashes, after patch(bytes, sections)."""
+        content = bytearray((GOLDEN / "files" / name).read_bytes())
+        numbers = struct.unpack_from("<12Q", content, 16)
+        names = ("header", "dir", "data", "masks", "vocab", "index")
+        places = dict(zip(names, zip(numbers[::2], numbers[1::2])))
+        content[0x70:0x80] = bytes(16)
+        content = content.replace(b'"section_hashes"', b'"no_more_hashes"')
+        patch(content, places)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "patched.cmf")
+            pathlib.Path(path).write_bytes(content)
+            return [problem.code for problem in reader.verify(path)]
+
+    def test_parts_that_contradict_each_other(self):
+        def put(form, place, *values):
+            return lambda content, places: struct.pack_into(form, content, place(places), *values)
+
+        def index(offset):
+            return lambda places: places["index"][0] + 8 + offset
+
+        name = "masks_llama_q8row.cmf"
+        self.assertEqual(self.verified(name, lambda *_: None), [])
+        self.assertEqual(self.verified(name, put("<I", index(0), 9)), ["Parse"])  # the task
+        self.assertEqual(self.verified(name, put("<I", index(0), 3)), ["Parse"])  # another one
+        self.assertEqual(self.verified(name, put("<I", index(4), 7)), ["Parse"])  # the layer
+        self.assertEqual(self.verified(name, put("<HH", index(16), 1, 0)), ["Parse"])  # the order
+        self.assertEqual(self.verified(name, put("<H", index(20), 99)), ["Parse"])  # the range
+        # What begins as a list of masks ends with it.
+        self.assertEqual(self.verified(name, lambda content, places: struct.pack_into(
+            "<I", content, places["masks"][0] + 4, places["masks"][1] - 8)), ["Parse"])
+
+        def rename(begin):
+            def patch(content, places):
+                at = content.index(begin, places["dir"][0])
+                content[at : at + len(begin)] = begin[:-1] + b"9"
+            return patch
+
+        # A skill's tensor that replaces nothing: the name pool has each name once.
+        skill = b"skill.prose.model.layers.0.mlp.gate_proj.weight"
+        self.assertEqual(["MissingTensor"], self.verified("skills_2.cmf", rename(skill)))
+        problems = reader.verify(GOLDEN / "bad" / "run_router_rows_mismatch.cmf")
+        self.assertEqual([problem.code for problem in problems], ["Parse"])
 
     def test_names_of_others_are_escaped(self):
         self.assertEqual(reader._shown("a\x1b[m\n\x9b\x7f\u00fc\u20ac b"),

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets (clang, address sanitizer), replays the seed corpus of each, then fuzzes each for
-# FUZZ_SECONDS. Findings stay in build/fuzz/ as crash-*; new inputs in build/fuzz/corpus/.
+# FUZZ_SECONDS. Seeds are made from the goldens, and fuzz/corpus/ has what long runs found (`-merge=1`). Findings
+# stay in build/fuzz/ as crash-*; new inputs in build/fuzz/corpus/.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 seconds=${FUZZ_SECONDS:-10}
@@ -14,6 +15,7 @@ fuzz_one() {
   local name=$1 seconds=$2
   local corpus=build/fuzz/corpus/$name seeds=build/fuzz/seeds/$name log=build/fuzz/$name.log
   mkdir -p "$corpus" "$seeds"
+  cp -r "fuzz/corpus/$name/." "$seeds" 2> /dev/null
   local options=(-rss_limit_mb=2048 -timeout=20 -max_len=65536 -artifact_prefix=build/fuzz/)
   if "build/fuzz/$name" "${options[@]}" -runs=0 "$seeds" > "$log" 2>&1 &&
     "build/fuzz/$name" "${options[@]}" "-max_total_time=$seconds" "$corpus" "$seeds" >> "$log" 2>&1; then

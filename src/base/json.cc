@@ -1,5 +1,6 @@
 #include "base/json.h"
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -119,6 +120,11 @@ class Builder {
 
 Json ParseJson(Bytes bytes, const std::string& file, const std::string& field, uint64_t base_offset,
                const JsonOptions& options) {
+  // To the library a zero byte is the end of the text, whatever comes behind it.
+  if (const auto zero = std::find(bytes.begin(), bytes.end(), uint8_t{0}); zero != bytes.end()) {
+    throw Error(ErrorCode::kParse, "a zero byte",
+                {file, field, base_offset + static_cast<uint64_t>(zero - bytes.begin())});
+  }
   Builder builder(file, field, base_offset, options);
   Json::sax_parse(bytes.begin(), bytes.end(), &builder);
   return builder.Take();

@@ -36,6 +36,10 @@ TEST(JsonTest, RefusesMalformedDocuments) {
                                  "{\"a\":1}}", "01", "NaN"}) {
     EXPECT_EQ(Fault(text), ErrorCode::kParse) << text;
   }
+  // The library takes a zero byte for the end of the text.
+  for (const char* behind : {"", " ", "x", "{}"}) {
+    EXPECT_EQ(Fault("{}" + std::string(1, '\0') + behind), ErrorCode::kParse) << behind;
+  }
   EXPECT_EQ(Fault(std::string(100000, '[')), ErrorCode::kParse);
   EXPECT_EQ(Fault(std::string(300, '[') + std::string(300, ']')), ErrorCode::kParse);
   EXPECT_NO_THROW(Parse(std::string(256, '[') + std::string(256, ']')));

@@ -4,6 +4,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/bytes_of.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "cli/text_input.h"
 #include "cli/verbs.h"
@@ -51,9 +53,12 @@ ordered_json Answer(const text::Tokenizer& tokenizer, const ordered_json& reques
 }
 
 ordered_json ParsedLine(const std::string& source, const std::string& path, size_t line) {
-  ordered_json request = ordered_json::parse(source, nullptr, false);
-  if (request.is_discarded()) Refuse(path, line, "the line is not JSON");
-  return request;
+  try {
+    return ParseJson(BytesOf(source), path, "", 0,
+                     {.duplicate_keys = JsonOptions::DuplicateKeys::kLastWins});
+  } catch (const Error&) {
+    Refuse(path, line, "the line is not JSON");
+  }
 }
 
 }  // namespace

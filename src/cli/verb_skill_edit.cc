@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bytes_of.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/size.h"
@@ -101,8 +102,7 @@ convert::SkillAddOptions OptionsFrom(const Flags& flags, const CmfFile& file) {
     if (options.eval.size() < 2) {
       throw Error(ErrorCode::kUsage, "holds nothing to predict", {flags.eval, ""});
     }
-    options.eval_sha256 =
-        formats::Sha256Hex({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+    options.eval_sha256 = formats::Sha256Hex(BytesOf(text));
   }
   return options;
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <system_error>
 
+#include "base/bytes_of.h"
 #include "base/hash64.h"
 #include "formats/cmf/cmf_file.h"
 #include "formats/cmf/writer.h"
@@ -36,9 +37,7 @@ fs::path FolderOf(const std::string& path) {
   return folder.empty() ? fs::path(".") : folder;
 }
 
-void Update(Hash64* hash, const std::string& text) {
-  hash->Update({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
-}
+void Update(Hash64* hash, const std::string& text) { hash->Update(BytesOf(text)); }
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <numeric>
 
+#include "base/bytes_of.h"
 #include "base/hash64.h"
 #include "model/canonical.h"
 #include "model/name_parts.h"
@@ -88,7 +89,7 @@ CountsFile ReadExpertCounts(std::span<const std::string> files) {
 
 uint64_t HashOfCounts(const Json& counts) {
   const std::string text = nlohmann::json(counts).dump();
-  return HashBytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  return HashBytes(BytesOf(text));
 }
 
 std::map<uint32_t, uint32_t> ExpertsByLayer(const formats::Checkpoint& checkpoint) {

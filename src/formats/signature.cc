@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bytes_of.h"
 #include "base/json.h"
 #include "moewe/error.h"
 #include "platform/atomic_file.h"
@@ -193,7 +194,7 @@ SigningKey SigningKey::Create(const std::string& path) {
   const FileDescriptor file(fd);
   std::string text = ToHex(key.seed_) + "\n";
   try {
-    WriteAll(fd, Bytes(reinterpret_cast<const uint8_t*>(text.data()), text.size()), path);
+    WriteAll(fd, BytesOf(text), path);
     SyncFile(fd, path);
   } catch (...) {
     unlink(path.c_str());

@@ -164,5 +164,33 @@ TEST_F(VerifyFolderTest, RoutersAreCheckedAgainstTheExperts) {
   }
 }
 
+// Pictures from texts (section 12) can't be run, but such a file is looked at and checked as any
+// other: names of its own, convolutions, configs as bytes.
+TEST_F(VerifyFolderTest, PipelineContainers) {
+  CmfPlan plan;
+  plan.header = CmfFile::Open(golden::Path("cmf/files/dense_qwen3_q8.cmf").string())->config();
+  plan.header["arch"]["arch_name"] = "lumina2-image";
+  plan.header["provenance"] = {{"pipeline", "lumina2"}};
+  plan.tensors = {{"te.model.embed_tokens.weight", DType::kF16, {4, 4}, 32},
+                  {"dit.layers.0.attn.weight", DType::kQ4Tiled, {2, 32}, 36},
+                  {"vae.decoder.conv_in.weight", DType::kF16, {2, 2, 3, 3}, 72},
+                  {"dit.config_json", DType::kU8, {9}, 9}};
+  const auto writer = CmfWriter::Create(plan, At("pictures.cmf"));
+  for (size_t i = 0; i < plan.tensors.size(); ++i) {
+    writer->Write(i, std::vector<uint8_t>(*plan.tensors[i].nbytes, 0x33));
+  }
+  writer->Finish();
+  const auto file = CmfFile::Open(At("pictures.cmf"));
+  ASSERT_EQ(file->tensors().size(), 4u);
+  EXPECT_EQ(file->Find("vae.decoder.conv_in.weight")->shape, (std::vector<uint64_t>{2, 2, 3, 3}));
+  EXPECT_TRUE(Check(At("pictures.cmf")).ok());
+  std::vector<uint8_t> bytes = golden::ReadBytes(At("pictures.cmf"));
+  bytes[file->Find("dit.config_json")->file_offset] ^= 1;
+  const VerifyReport flipped =
+      Check(Put("flipped.cmf", {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  ASSERT_EQ(flipped.problems.size(), 1u);
+  EXPECT_EQ(flipped.problems[0].where.field, "tensor 'dit.config_json'");
+}
+
 }  // namespace
 }  // namespace moewe::formats

@@ -6,12 +6,13 @@
 #include <cstdint>
 #include <string>
 
+#include "formats/cmf/limits.h"
 #include "model/config.h"
 
 namespace moewe::model {
 
 inline constexpr uint32_t kMaxLayers = 4096;
-inline constexpr uint32_t kMaxLoops = 64;
+using formats::cmf::kMaxLoops;
 inline constexpr uint32_t kMaxHidden = 1u << 20;
 inline constexpr uint32_t kMaxIntermediate = 1u << 24;
 inline constexpr uint32_t kMaxVocab = 1u << 26;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/bytes_of.h"
 #include "base/function_ref.h"
 #include "platform/write_target.h"
 
@@ -89,9 +90,7 @@ void AtomicFile::Write(Bytes bytes) {
   }
 }
 
-void AtomicFile::Write(std::string_view text) {
-  Write(Bytes(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
-}
+void AtomicFile::Write(std::string_view text) { Write(BytesOf(text)); }
 
 void AtomicFile::Commit() {
   Flush();

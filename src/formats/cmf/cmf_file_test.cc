@@ -6,7 +6,9 @@
 
 #include <chrono>
 
+#include "base/bytes_of.h"
 #include "base/hash64.h"
+#include "formats/cmf/limits.h"
 #include "formats/test_util.h"
 #include "golden.h"
 
@@ -262,13 +264,24 @@ TEST_F(CmfPatchTest, EveryTruncationIsRefused) {
   }
 }
 
-// A header may claim any number of passes; nothing is sized by it.
-TEST_F(CmfPatchTest, ClaimedLoopsAllocateNothing) {
-  cmf::Header header = cmf::ParseHeader(bytes_, envelope_, "control");
-  header.num_loops = UINT32_MAX / 2;
-  const cmf::MaskCatalog catalog = cmf::ParseMasks(bytes_, envelope_, header, "control");
-  ASSERT_FALSE(catalog.masks.empty());
-  EXPECT_EQ(catalog.masks[0].ffn_rows.size(), header.num_layers);
+// A header may claim any number of passes: too many are refused before anything is sized by them,
+// also where the rows of a mask have no bytes that would tell.
+TEST_F(CmfPatchTest, ClaimedPassesAllocateNothing) {
+  const cmf::Header header = cmf::ParseHeader(bytes_, envelope_, "control");
+  const auto fault = [&](uint64_t loops, uint64_t neurons) {
+    Json json = header.json;
+    json["arch"]["num_loops"] = loops;
+    json["arch"]["intermediate_size"] = neurons;
+    const std::string text = json.dump();
+    cmf::Envelope envelope;
+    envelope.header = {0, text.size()};
+    return Thrown([&] { cmf::ParseHeader(BytesOf(text), envelope, "claimed"); });
+  };
+  EXPECT_EQ(fault(cmf::kMaxLoops, header.intermediate_size), std::nullopt);
+  for (const uint64_t loops : {uint64_t{0}, uint64_t{cmf::kMaxLoops + 1}, uint64_t{1} << 31}) {
+    EXPECT_EQ(fault(loops, header.intermediate_size), ErrorCode::kParse) << loops;
+    EXPECT_EQ(fault(loops, 0), ErrorCode::kParse) << loops;
+  }
 }
 
 class CmfShardTest : public ScratchTest {

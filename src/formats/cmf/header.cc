@@ -7,6 +7,7 @@
 #include <limits>
 #include <string_view>
 
+#include "formats/cmf/limits.h"
 #include "moewe/error.h"
 
 namespace moewe::formats::cmf {
@@ -85,7 +86,9 @@ class HeaderReader {
       }
     }
     if (!Get(arch, "num_loops").is_null()) header_.num_loops = Unsigned(arch, "num_loops", "arch.");
-    if (header_.num_loops == 0) Fail("arch.num_loops", "is zero");
+    if (header_.num_loops == 0 || header_.num_loops > kMaxLoops) {
+      Fail("arch.num_loops", fmt::format("is not from 1 to {}", kMaxLoops));
+    }
     const Json& moe = Get(arch, "moe");
     if (moe.is_null()) return;
     if (!moe.is_object()) Fail("arch.moe", "is no object");
