@@ -6,7 +6,7 @@ add_library(moewe_options INTERFACE)
 target_compile_options(moewe_options INTERFACE
   -Wall -Wextra -Wconversion -Wshadow -ffp-contract=off
   $<$<BOOL:${MOEWE_WERROR}>:-Werror>
-  $<$<CONFIG:Release>:-O2>)
+  $<$<CONFIG:Release>:-O$<IF:$<BOOL:$<TARGET_PROPERTY:MOEWE_QUICK_TO_COMPILE>>,1,2>>)
 target_include_directories(moewe_options INTERFACE
   ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
 target_compile_definitions(moewe_options INTERFACE MOEWE_VERSION="${PROJECT_VERSION}")
@@ -16,6 +16,18 @@ if(MOEWE_SANITIZE)
   target_compile_options(moewe_options INTERFACE
     -fsanitize=${MOEWE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
   target_link_options(moewe_options INTERFACE -fsanitize=${MOEWE_SANITIZE})
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  if(MOEWE_SANITIZE)
+    # clang links a sanitizer's runtime statically; tests that count allocations replace its operator new.
+    target_link_options(moewe_options INTERFACE -Wl,-z,muldefs)
+  endif()
+  # clang reports libstdc++ 12's own use of std::get_temporary_buffer (in stable_sort) as ours.
+  target_compile_options(moewe_options INTERFACE -Wno-deprecated-declarations)
+endif()
+if(MOEWE_BUILD_FUZZ)
+  # The fuzzer follows what the library's code does.
+  target_compile_options(moewe_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
 # moewe_layer(name): src/name/**/*.cc into `moewe`, src/name/**/*_test.cc into `name_test`.
@@ -29,6 +41,7 @@ function(moewe_layer name)
     target_link_libraries(moewe_${name} PRIVATE moewe_options moewe_text_bridge PkgConfig::UTF8PROC
       Boost::headers OpenSSL::Crypto)
     target_sources(moewe PRIVATE $<TARGET_OBJECTS:moewe_${name}>)
+    moewe_unity(moewe_${name})
     if(name STREQUAL "kernels")
       # Register tiles are loops over a few rows and tokens that must be unrolled; -O2 leaves them rolled
       # and their vectors in memory, at half the speed. Options of a source come after a target's.
@@ -53,9 +66,12 @@ function(moewe_test name)
   target_link_libraries(${name} PRIVATE moewe_options moewe moewe_text_bridge
     PkgConfig::UTF8PROC GTest::gtest GTest::gmock GTest::gtest_main ZLIB::ZLIB moewe_test_paths)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  # The tests' own code takes much time to compile and next to none to run.
   if(MOEWE_SANITIZE)
-    # The tests' own code takes most of the time to compile and next to none to run.
     target_compile_options(${name} PRIVATE -O0)
+  elseif(MOEWE_UNITY)
+    set_property(TARGET ${name} PROPERTY MOEWE_QUICK_TO_COMPILE ON)  # not -O0: some warnings need what is known from here on
   endif()
+  moewe_unity(${name})
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
 endfunction()

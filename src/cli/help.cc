@@ -10,7 +10,7 @@ constexpr size_t kWidth = 100;
 constexpr size_t kColumn = 28;  // where descriptions begin
 
 // `left` and `right` in two columns, the right one broken at blanks.
-std::string Row(std::string_view left, std::string_view right) {
+std::string HelpRow(std::string_view left, std::string_view right) {
   std::string text = "  " + std::string(left);
   if (text.size() + 2 > kColumn) {
     text += "  ";
@@ -68,13 +68,13 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string name,
   std::string text = app->get_description() + "\n" + Usage(*app, name) + "\n";
   for (const CLI::Option* option : app->get_options()) {
     if (!option->get_positional()) continue;
-    text += Row(option->get_name(/*positional=*/true), option->get_description());
+    text += HelpRow(option->get_name(/*positional=*/true), option->get_description());
   }
   for (const CLI::Option* option : app->get_options()) {
     // Every verb has --help; it is listed once, by the program.
     const bool help = app->get_parent() != nullptr && option == app->get_help_ptr();
     if (!option->nonpositional() || help) continue;
-    text += Row(option->get_name(false, true) + ValueName(*option), option->get_description());
+    text += HelpRow(option->get_name(false, true) + ValueName(*option), option->get_description());
   }
   const auto verbs =
       app->get_subcommands([](const CLI::App* verb) { return !verb->get_name().empty(); });
@@ -82,7 +82,7 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string name,
     if (!text.ends_with("\n\n")) text += "\n";
     text += "Verbs (" + name + " VERB --help says more):\n";
   }
-  for (const CLI::App* verb : verbs) text += Row(verb->get_name(), verb->get_description());
+  for (const CLI::App* verb : verbs) text += HelpRow(verb->get_name(), verb->get_description());
   if (!app->get_footer().empty()) text += "\n" + app->get_footer() + "\n";
   return text;
 }

@@ -13,17 +13,18 @@
 namespace moewe::convert {
 namespace {
 
-using Ids = std::vector<uint32_t>;
+using ExpertList = std::vector<uint32_t>;
 
 TEST(CoveringExperts, SmallestSetThatReachesTheShare) {
   const std::vector<uint64_t> counts{5, 40, 5, 30, 20, 0};
-  EXPECT_EQ(CoveringExperts(counts, 0.01), (Ids{1}));
-  EXPECT_EQ(CoveringExperts(counts, 0.4), (Ids{1}));
-  EXPECT_EQ(CoveringExperts(counts, 0.41), (Ids{1, 3}));
-  EXPECT_EQ(CoveringExperts(counts, 0.95), (Ids{0, 1, 3, 4}));  // the tie goes to the lower id
-  EXPECT_EQ(CoveringExperts(counts, 1.0), (Ids{0, 1, 2, 3, 4}));
+  EXPECT_EQ(CoveringExperts(counts, 0.01), (ExpertList{1}));
+  EXPECT_EQ(CoveringExperts(counts, 0.4), (ExpertList{1}));
+  EXPECT_EQ(CoveringExperts(counts, 0.41), (ExpertList{1, 3}));
+  EXPECT_EQ(CoveringExperts(counts, 0.95),
+            (ExpertList{0, 1, 3, 4}));  // the tie goes to the lower id
+  EXPECT_EQ(CoveringExperts(counts, 1.0), (ExpertList{0, 1, 2, 3, 4}));
   // Nothing counted says nothing.
-  EXPECT_EQ(CoveringExperts(std::vector<uint64_t>{0, 0, 0}, 0.5), (Ids{0, 1, 2}));
+  EXPECT_EQ(CoveringExperts(std::vector<uint64_t>{0, 0, 0}, 0.5), (ExpertList{0, 1, 2}));
 }
 
 TEST(ExpertCounts, JsonBothWaysAndSums) {

@@ -32,9 +32,9 @@ bool Has(const MaskCatalog& catalog, const std::string& name) {
                      [&](const TaskMask& mask) { return mask.name == name; });
 }
 
-class Adder {
+class MaskAdder {
  public:
-  Adder(const CmfFile& source, const MaskDescription& mask)
+  MaskAdder(const CmfFile& source, const MaskDescription& mask)
       : source_(source),
         mask_(mask),
         header_(source.contents().header),
@@ -206,7 +206,7 @@ void CheckTarget(const CmfFile& source, const std::string& dst) {
 uint32_t AddMask(const CmfFile& source, const MaskDescription& mask, bool make_default,
                  const std::string& dst) {
   CheckTarget(source, dst);
-  const Adder adder(source, mask);
+  const MaskAdder adder(source, mask);
   adder.Check();
   const MaskCatalog& catalog = source.contents().masks;
   Json meta = catalog.meta.is_null() ? Json::object() : catalog.meta;

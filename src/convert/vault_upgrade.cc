@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 namespace smoe = formats::smoe;
 
 // A config.json and what its folder says about presence.
-struct Source {
+struct VaultSource {
   Json json;
   std::optional<model::ModelConfig> config;
   bool qk_norm = false;
@@ -44,8 +44,8 @@ bool HasWeights(const std::string& folder) {
   return false;
 }
 
-Source ReadSource(const std::string& path) {
-  Source source;
+VaultSource ReadSource(const std::string& path) {
+  VaultSource source;
   const bool folder = fs::is_directory(path);
   const fs::path file = folder ? fs::path(path) / "config.json" : fs::path(path);
   if (!fs::exists(file)) {
@@ -119,7 +119,7 @@ UpgradeResult UpgradeVault(const std::string& path, const UpgradeOptions& option
 
   UpgradeResult result;
   if (!options.config.empty()) {
-    const Source source = ReadSource(options.config);
+    const VaultSource source = ReadSource(options.config);
     result.arch = ArchBlockOf(*source.config, source.json);
     result.arch.Set(smoe::kHasQkNorm, source.qk_norm);
     result.arch.Set(smoe::kHasDenseLayer0, source.dense_layer_0);

@@ -23,7 +23,7 @@ struct Demo : TestModel {
   }
 };
 
-Request Greedy(std::vector<TokenId> prompt, uint32_t tokens) {
+Request GreedyRequest(std::vector<TokenId> prompt, uint32_t tokens) {
   Request request;
   request.prompt = std::move(prompt);
   request.sampling.temperature = 0.0f;
@@ -37,7 +37,7 @@ TEST(Demo, GreedyTextOfTheGoldenPrompts) {
   for (const nlohmann::json& prompt : golden["prompts"]) {
     EXPECT_EQ(demo.tokenizer->Encode(prompt["text"].get<std::string>()),
               prompt["ids"].get<std::vector<TokenId>>());
-    const Result result = demo.Run(Greedy(prompt["ids"].get<std::vector<TokenId>>(), 32));
+    const Result result = demo.Run(GreedyRequest(prompt["ids"].get<std::vector<TokenId>>(), 32));
     EXPECT_EQ(result.ids, prompt["greedy_ids"].get<std::vector<TokenId>>());
     EXPECT_EQ(result.finish_reason, FinishReason::kLength);
   }
@@ -46,7 +46,7 @@ TEST(Demo, GreedyTextOfTheGoldenPrompts) {
 TEST(Demo, StopStringsEndTheAnswerAndAreNotShown) {
   Demo demo;
   Request request =
-      Greedy(demo.tokenizer->Encode("Once upon a time, in a deep forest, there lived"), 32);
+      GreedyRequest(demo.tokenizer->Encode("Once upon a time, in a deep forest, there lived"), 32);
   request.stops = {"was Sara. Sa", "otter"};
   std::string streamed;
   request.on_text = [&](std::string_view piece) { streamed += piece; };
@@ -58,8 +58,8 @@ TEST(Demo, StopStringsEndTheAnswerAndAreNotShown) {
 
 TEST(Demo, TheContextEndsAnAnswer) {
   Demo demo;
-  EXPECT_THROW(demo.Run(Greedy({1, 2, 3}, 4), 3), Error);
-  const Result result = demo.Run(Greedy({1, 2, 3}, 4), 5);
+  EXPECT_THROW(demo.Run(GreedyRequest({1, 2, 3}, 4), 3), Error);
+  const Result result = demo.Run(GreedyRequest({1, 2, 3}, 4), 5);
   EXPECT_EQ(result.ids.size(), 2u);
   EXPECT_EQ(result.finish_reason, FinishReason::kLength);
 }

@@ -13,16 +13,16 @@
 namespace moewe::kernels {
 namespace {
 
-constexpr DType kDtypes[] = {DType::kF32,     DType::kF16,   DType::kBf16,    DType::kQ8Row,
-                             DType::kQ4Block, DType::kQ82f,  DType::kQ4Tiled, DType::kQ4tp,
-                             DType::kSmoeQ4,  DType::kSmoeQ2};
+constexpr DType kProductDtypes[] = {DType::kF32,     DType::kF16,   DType::kBf16,    DType::kQ8Row,
+                                    DType::kQ4Block, DType::kQ82f,  DType::kQ4Tiled, DType::kQ4tp,
+                                    DType::kSmoeQ4,  DType::kSmoeQ2};
 
 bool Holds(DType dtype, uint32_t rows, uint32_t cols) {
   return quant::FindCodec(dtype)->holds({rows, cols}, 2);
 }
 
 TEST(FloatProduct, DecodesEveryDtypeAsItsCodecDoes) {
-  for (DType dtype : kDtypes) {
+  for (DType dtype : kProductDtypes) {
     for (uint32_t cols : {1u, 7u, 9u, 15u, 32u, 40u, 96u, 160u, 288u, 1000u}) {
       if (!Holds(dtype, 7, cols)) continue;
       const StoredMatrix m = MakeMatrix(dtype, 7, cols, 3);
@@ -77,7 +77,7 @@ std::vector<std::vector<float>> Product(const Matrix& w, uint32_t begin, uint32_
 }
 
 TEST(FloatProduct, MatchesScalarWhateverTheBatchAndTheRows) {
-  for (DType dtype : kDtypes) {
+  for (DType dtype : kProductDtypes) {
     for (uint32_t cols : {1u, 5u, 8u, 31u, 32u, 96u, 200u, 288u, 2048u}) {
       if (!Holds(dtype, 13, cols)) continue;
       const StoredMatrix m = MakeMatrix(dtype, 13, cols, 7);

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json ReadOrdered(const std::filesystem::path& path) { return Json(golden::ReadJson(path)); }
+Json ReadConfig(const std::filesystem::path& path) { return Json(golden::ReadJson(path)); }
 
 // The header JSON of a CMF file: its place is in the envelope (section 1).
 Json CmfHeader(const std::filesystem::path& path) {
@@ -63,12 +63,12 @@ TEST_P(EveryFamily, BothSpellingsGiveOneModel) {
   const bool looped = GetParam() == "nanbeige";
   const std::string folder = "hf/" + (looped ? "looped" : GetParam());
   const ModelConfig published =
-      ConfigFromHuggingFace(ReadOrdered(golden::Path(folder + "/config.json")), "a");
+      ConfigFromHuggingFace(ReadConfig(golden::Path(folder + "/config.json")), "a");
   EXPECT_EQ(published.num_loops, looped ? 2u : 1u);
   ExpectRoundTrip(published);
   if (looped) return;
   const ModelConfig modern =
-      ConfigFromHuggingFace(ReadOrdered(golden::Path(folder + "/config.v5.json")), "b");
+      ConfigFromHuggingFace(ReadConfig(golden::Path(folder + "/config.v5.json")), "b");
   EXPECT_TRUE(published == modern) << ToCmfArch(published).dump(1) << "\n"
                                    << ToCmfArch(modern).dump(1);
 }
@@ -79,7 +79,7 @@ TEST_P(EveryFamily, DefaultsRoundTrip) {
   ExpectRoundTrip(config);
 }
 
-std::vector<std::string> Names() {
+std::vector<std::string> FamilyNames() {
   std::vector<std::string> names;
   for (const FamilyRow& row : Families()) {
     // The golden checkpoint of deepseek is one of vaults.
@@ -88,7 +88,7 @@ std::vector<std::string> Names() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, EveryFamily, testing::ValuesIn(Names()),
+INSTANTIATE_TEST_SUITE_P(Families, EveryFamily, testing::ValuesIn(FamilyNames()),
                          [](const auto& instance) { return instance.param; });
 
 TEST(Config, DefaultsAreTransformers) {
@@ -207,7 +207,7 @@ TEST(Config, RopeFrequencies) {
 
 TEST(Config, LongropeHasTwoSetsOfFactors) {
   const ModelConfig config =
-      ConfigFromHuggingFace(ReadOrdered(golden::Path("hf/phi3/config.json")), "");
+      ConfigFromHuggingFace(ReadConfig(golden::Path("hf/phi3/config.json")), "");
   const Rope& rope = config.ropes[0];
   ASSERT_EQ(rope.inv_freq.size(), 6u);  // 0.75 of 16 channels
   EXPECT_EQ(rope.long_from, 512u);
@@ -272,7 +272,7 @@ TEST(CmfArch, FamilyFilesEqualTheirCheckpoints) {
     const ModelConfig cmf =
         ConfigFromCmfHeader(CmfHeader(golden::Path("cmf/families/" + name + ".cmf")), name);
     const ModelConfig hf =
-        ConfigFromHuggingFace(ReadOrdered(golden::Path("hf/" + name + "/config.json")), name);
+        ConfigFromHuggingFace(ReadConfig(golden::Path("hf/" + name + "/config.json")), name);
     EXPECT_TRUE(cmf == hf) << ToCmfArch(cmf).dump(1) << "\n" << ToCmfArch(hf).dump(1);
     EXPECT_TRUE(cmf.warnings.list.empty());
   }

@@ -23,7 +23,7 @@ namespace {
 using formats::TensorView;
 using formats::cmf::kSkillPrefix;
 
-Where WhereOf(const formats::Checkpoint& checkpoint, const TensorView& tensor) {
+Where WhereInFile(const formats::Checkpoint& checkpoint, const TensorView& tensor) {
   return {checkpoint.files()[tensor.file_index], tensor.name, tensor.file_offset};
 }
 
@@ -42,7 +42,7 @@ Replacements FindReplacements(const formats::Checkpoint& checkpoint, const Skill
       const TensorView* backbone = name.starts_with(kSkillPrefix) ? nullptr : checkpoint.Find(name);
       formats::cmf::CheckReplacement(tensor->name, tensor->shape, name,
                                      backbone == nullptr ? nullptr : &backbone->shape,
-                                     WhereOf(checkpoint, *tensor));
+                                     WhereInFile(checkpoint, *tensor));
       auto& sources = replacements[backbone];
       sources.resize(choice.size(), nullptr);
       sources[i] = tensor;
@@ -101,9 +101,9 @@ class SkilledCheckpoint::Blender {
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("{} is stored as {}, which is not a dtype of weights", source.name,
                               DTypeName(source.dtype)),
-                  WhereOf(checkpoint_, source));
+                  WhereInFile(checkpoint_, source));
     }
-    codec->validate(source.bytes, source.matrix(), WhereOf(checkpoint_, source));
+    codec->validate(source.bytes, source.matrix(), WhereInFile(checkpoint_, source));
     if (options_.check_hashes) VerifyTensor(checkpoint_, source);
   }
 

@@ -21,7 +21,7 @@ namespace {
 constexpr uint64_t kDirectPiece = uint64_t{1} << 30;  // a call moves less than 2 GiB
 constexpr uint64_t kBufferedPiece = uint64_t{2} << 20;
 
-struct FreeMemory {
+struct FreePage {
   void operator()(void* memory) const { std::free(memory); }
 };
 
@@ -34,7 +34,7 @@ std::string WhyNotDirect(int fd, uint64_t size) {
     return "its file system is memory";
   }
   constexpr size_t kCoarser = 4 * kDiskAlignment;
-  const std::unique_ptr<void, FreeMemory> memory(std::aligned_alloc(kCoarser, kCoarser));
+  const std::unique_ptr<void, FreePage> memory(std::aligned_alloc(kCoarser, kCoarser));
   if (memory == nullptr) return "no memory to try direct I/O";
   uint8_t* into = static_cast<uint8_t*>(memory.get()) + kDiskAlignment;
   const uint64_t offset = size > kDiskAlignment ? kDiskAlignment : 0;

@@ -21,7 +21,7 @@ using Method = DiskOptions::Method;
 
 // With a single one the disk would rest from its end until somebody notices.
 constexpr uint32_t kLeastDepth = 2;
-constexpr uint32_t kMostDepth = 32;
+constexpr uint32_t kMostTried = 32;
 // A depth or method is better if it is by so much.
 constexpr double kBetter = 1.05;
 constexpr uint64_t kMostMemory = uint64_t{64} << 20;
@@ -41,7 +41,7 @@ class Prober {
     bytes_ = std::clamp<uint64_t>(wanted, 1, std::max<uint64_t>(pages, 1)) * kDiskAlignment;
     places_ = pages - std::min(pages, bytes_ / kDiskAlignment) + 1;
     most_depth_ =
-        static_cast<uint32_t>(std::clamp<uint64_t>(kMostMemory / bytes_, kLeastDepth, kMostDepth));
+        static_cast<uint32_t>(std::clamp<uint64_t>(kMostMemory / bytes_, kLeastDepth, kMostTried));
     memory_.reset(static_cast<uint8_t*>(std::aligned_alloc(kDiskAlignment, most_depth_ * bytes_)));
     if (memory_ == nullptr) throw Error(ErrorCode::kOutOfBudget, "no memory to measure a disk");
   }

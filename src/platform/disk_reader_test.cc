@@ -98,7 +98,7 @@ bool IsMemory(const std::string& path) {
   return statfs(path.c_str(), &system) == 0 && system.f_type == TMPFS_MAGIC;
 }
 
-uint64_t Cached(const std::string& path) {
+uint64_t BytesInCache(const std::string& path) {
   const FileDescriptor file = FileDescriptor::OpenForReading(path);
   return CachedBytes(file.get(), 0, fs::file_size(path)).value();
 }
@@ -237,23 +237,23 @@ TEST_P(DiskReaderTest, NothingStaysInThePageCache) {
   const std::string path = Make("a", content);
   // In memory the file is the page cache and stays there.
   const uint64_t expected = IsMemory(path) ? RoundUp(content.size()) : 0;
-  ASSERT_EQ(Cached(path), expected);
+  ASSERT_EQ(BytesInCache(path), expected);
   const Pages memory(content.size() + 75 * kPage);
   {
     const auto reader = Open({path}, 3);
-    EXPECT_EQ(Cached(path), expected);
+    EXPECT_EQ(BytesInCache(path), expected);
     std::vector<DiskRead> reads;
     for (uint64_t at = 0; at < content.size(); at += 75 * kPage) {
       reads.push_back({0, at, 75 * kPage, memory.data() + at, 0, at});
     }
     reader->Submit(reads, DiskUrgency::kDemand);
     for (const auto& [tag, result] : ReapAll(*reader)) EXPECT_EQ(result.error, 0) << tag;
-    EXPECT_EQ(Cached(path), expected);
+    EXPECT_EQ(BytesInCache(path), expected);
     reader->Submit({{{0, 0, memory.span().size(), memory.data(), content.size(), 1}}},
                    DiskUrgency::kDemand);
     EXPECT_TRUE(ReapAll(*reader).at(1).ok(content.size()));
   }
-  EXPECT_EQ(Cached(path), expected);
+  EXPECT_EQ(BytesInCache(path), expected);
 }
 
 // Where it can be, memory is registered with the kernel after a while.

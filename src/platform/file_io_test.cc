@@ -31,7 +31,7 @@ class FileIoTest : public testing::Test {
   std::vector<uint8_t> content_ = std::vector<uint8_t>(5000, 7);
 };
 
-ErrorCode CodeOf(const std::function<void()>& action) {
+ErrorCode CodeThrown(const std::function<void()>& action) {
   try {
     action();
   } catch (const Error& error) {
@@ -60,7 +60,7 @@ TEST_F(FileIoTest, FailuresHaveTheirCodes) {
   const auto code = [&](FileOperation failing, int number, const std::function<void()>& action) {
     SetFileFaultForTest(
         [=](FileOperation operation, size_t*) { return operation == failing ? number : 0; });
-    return CodeOf(action);
+    return CodeThrown(action);
   };
   const auto write = [&] { WriteAt(file.get(), 0, content_, path_); };
   EXPECT_EQ(code(FileOperation::kWrite, EIO, write), ErrorCode::kIo);
@@ -96,8 +96,8 @@ TEST_F(FileIoTest, FileSizeLimitIsAnError) {
   const rlimit limit = {.rlim_cur = 3000, .rlim_max = before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
   const FileDescriptor file = FileDescriptor::OpenForWriting(path_, true);
-  const ErrorCode checked = CodeOf([&] { CheckSpace(file.get(), 5000, path_); });
-  const ErrorCode written = CodeOf([&] { WriteAt(file.get(), 0, content_, path_); });
+  const ErrorCode checked = CodeThrown([&] { CheckSpace(file.get(), 5000, path_); });
+  const ErrorCode written = CodeThrown([&] { WriteAt(file.get(), 0, content_, path_); });
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_EQ(checked, ErrorCode::kNoSpace);
   EXPECT_EQ(written, ErrorCode::kNoSpace);

@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-std::vector<json> ReadLines(const fs::path& path) {
+std::vector<json> ReadJsonLines(const fs::path& path) {
   std::ifstream in(path);
   if (!in) throw std::runtime_error("cannot open " + path.string());
   std::vector<json> lines;
@@ -100,7 +100,7 @@ class MiniTokenizer : public testing::TestWithParam<std::string> {};
 
 TEST_P(MiniTokenizer, MatchesGoldens) {
   const auto tokenizer = LoadMini(GetParam());
-  const auto cases = ReadLines(golden::Path("text/mini/" + GetParam() + ".cases.jsonl"));
+  const auto cases = ReadJsonLines(golden::Path("text/mini/" + GetParam() + ".cases.jsonl"));
   ASSERT_FALSE(cases.empty());
   for (const json& c : cases) CheckCase(*tokenizer, c);
 }
@@ -131,11 +131,11 @@ TEST_P(PublishedTokenizer, MatchesGoldens) {
   const auto tokenizer =
       Tokenizer::FromJson(ReadGzip(golden::SharedPath(folder + "/tokenizer.json.gz")), GetParam());
   for (const char* kind : {"/cases.jsonl", "/pairs.jsonl"}) {
-    const auto cases = ReadLines(golden::SharedPath(folder + kind));
+    const auto cases = ReadJsonLines(golden::SharedPath(folder + kind));
     ASSERT_FALSE(cases.empty());
     for (const json& c : cases) CheckCase(*tokenizer, c);
   }
-  const auto streams = ReadLines(golden::SharedPath(folder + "/streams.jsonl"));
+  const auto streams = ReadJsonLines(golden::SharedPath(folder + "/streams.jsonl"));
   ASSERT_FALSE(streams.empty());
   for (const json& c : streams) CheckStream(*tokenizer, c);
   if (HasFailure()) return;
@@ -144,7 +144,7 @@ TEST_P(PublishedTokenizer, MatchesGoldens) {
   std::set<TokenId> control;
   for (const AddedToken& token : tokenizer->AddedTokens()) control.insert(token.id);
   size_t compared = 0;
-  for (const json& c : ReadLines(golden::SharedPath(folder + "/cases.jsonl"))) {
+  for (const json& c : ReadJsonLines(golden::SharedPath(folder + "/cases.jsonl"))) {
     OriginText text{c.at("text").get<std::string>(), {}};
     const Ids ids = c.at("ids_no_special").get<Ids>();
     if (std::any_of(ids.begin(), ids.end(), [&](TokenId id) { return control.contains(id); }))
@@ -168,7 +168,7 @@ TEST(Tokenizer, EncodesRenderedChats) {
   MOEWE_NEEDS_SHARED(file);
   std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers;
   size_t compared = 0;
-  const auto cases = ReadLines(golden::SharedPath(file));
+  const auto cases = ReadJsonLines(golden::SharedPath(file));
   ASSERT_FALSE(cases.empty());
   for (const json& c : cases) {
     const std::string name = c.at("tokenizer").get<std::string>();
@@ -180,7 +180,7 @@ TEST(Tokenizer, EncodesRenderedChats) {
     }
     const std::string shared =
         "golden/text/chat/cases/" + c.at("template").get<std::string>() + ".jsonl";
-    for (const json& rendered : ReadLines(golden::SharedPath(shared))) {
+    for (const json& rendered : ReadJsonLines(golden::SharedPath(shared))) {
       if (rendered.at("id") != c.at("case")) continue;
       ++compared;
       const std::string text = rendered.at("output").get<std::string>();
@@ -224,7 +224,7 @@ TEST_P(MiniTokenizer, MessagesWithoutControlTokensEncodePlainly) {
   for (const AddedToken& token : tokenizer->AddedTokens()) {
     marks.push_back(token.content);
   }
-  for (const json& c : ReadLines(golden::Path("text/mini/" + GetParam() + ".cases.jsonl"))) {
+  for (const json& c : ReadJsonLines(golden::Path("text/mini/" + GetParam() + ".cases.jsonl"))) {
     if (!c.contains("text")) continue;
     OriginText text{c.at("text").get<std::string>(), {}};
     for (size_t begin = 0; begin < text.text.size(); begin += 6) {

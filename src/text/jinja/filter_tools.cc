@@ -1,9 +1,12 @@
 #include "text/jinja/filter_tools.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
+#include <utility>
 
 #include "text/jinja/attributes.h"
+#include "text/jinja/objects.h"
 #include "text/jinja/ops.h"
 #include "text/jinja/unicode.h"
 
@@ -35,6 +38,10 @@ Value AttributeGetter::Get(const Value& item) const {
     if (fallback_ != nullptr && value.is_undefined()) value = *fallback_;
   }
   return value;
+}
+
+Value Generator(std::vector<Value> items) {
+  return Value::Host(std::make_shared<Iterator>(std::move(items)));
 }
 
 Value IgnoreCase(const Value& value) {

@@ -29,6 +29,9 @@ Value IgnoreCase(const Value& value);
 // Stable; the order may be anything that Less() gives, also an inconsistent one.
 void SortByKey(std::vector<Value>& items, const std::vector<Value>& keys, bool reverse);
 
+// What a filter that Python writes as a generator gives: an iterator over `items`.
+Value Generator(std::vector<Value> items);
+
 [[noreturn]] void RaiseFilterArgument(std::string message);
 
 }  // namespace moewe::text::jinja

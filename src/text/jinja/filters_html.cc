@@ -173,13 +173,13 @@ Value StripTags(Interpreter&, const Value& input, Args& args) {
   return Value::String(text.Derived(Unescape(words.text)));
 }
 
-constexpr FilterEntry kEntries[] = {
+constexpr FilterEntry kHtmlFilters[] = {
     {"escape", Escape},       {"e", Escape},        {"forceescape", ForceEscape}, {"safe", Safe},
     {"urlencode", UrlEncode}, {"xmlattr", XmlAttr}, {"striptags", StripTags},
 };
 
 }  // namespace
 
-std::span<const FilterEntry> HtmlFilters() { return kEntries; }
+std::span<const FilterEntry> HtmlFilters() { return kHtmlFilters; }
 
 }  // namespace moewe::text::jinja

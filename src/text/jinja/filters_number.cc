@@ -111,7 +111,7 @@ Value FileSizeFormat(Interpreter& interpreter, const Value& input, Args& args) {
   return Value::String(number + " " + (binary ? kBinary : kDecimal)[prefix]);
 }
 
-constexpr FilterEntry kEntries[] = {
+constexpr FilterEntry kNumberFilters[] = {
     {"abs", Abs},
     {"int", ToInt},
     {"float", ToFloat},
@@ -121,6 +121,6 @@ constexpr FilterEntry kEntries[] = {
 
 }  // namespace
 
-std::span<const FilterEntry> NumberFilters() { return kEntries; }
+std::span<const FilterEntry> NumberFilters() { return kNumberFilters; }
 
 }  // namespace moewe::text::jinja

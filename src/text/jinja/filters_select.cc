@@ -11,10 +11,6 @@
 namespace moewe::text::jinja {
 namespace {
 
-Value Generator(std::vector<Value> items) {
-  return Value::Host(std::make_shared<Iterator>(std::move(items)));
-}
-
 std::string NameOf(const Value& value, const char* what) {
   if (value.is_string()) return value.text();
   Raise("TemplateRuntimeError", std::string("No ") + what + " named " + Repr(value).text + ".");
@@ -99,7 +95,7 @@ Value Attr(Interpreter&, const Value& input, Args& args) {
   return Value::Undefined(std::move(info));
 }
 
-constexpr FilterEntry kEntries[] = {
+constexpr FilterEntry kSelectFilters[] = {
     {"map", Map},
     {"select", Select},
     {"reject", Reject},
@@ -110,6 +106,6 @@ constexpr FilterEntry kEntries[] = {
 
 }  // namespace
 
-std::span<const FilterEntry> SelectFilters() { return kEntries; }
+std::span<const FilterEntry> SelectFilters() { return kSelectFilters; }
 
 }  // namespace moewe::text::jinja

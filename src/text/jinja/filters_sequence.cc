@@ -15,10 +15,6 @@
 namespace moewe::text::jinja {
 namespace {
 
-Value Generator(std::vector<Value> items) {
-  return Value::Host(std::make_shared<Iterator>(std::move(items)));
-}
-
 Value UndefinedHint(const char* hint) {
   UndefinedInfo info;
   info.hint = hint;
@@ -281,7 +277,7 @@ Value GroupBy(Interpreter&, const Value& input, Args& args) {
   return Value::List(std::move(groups));
 }
 
-constexpr FilterEntry kEntries[] = {
+constexpr FilterEntry kSequenceFilters[] = {
     {"batch", Batch},       {"slice", Slice},     {"first", First},    {"last", Last},
     {"random", RandomItem}, {"length", LengthOf}, {"count", LengthOf}, {"list", ToList},
     {"reverse", Reverse},   {"join", Join},       {"items", Items},    {"dictsort", Dictsort},
@@ -291,6 +287,6 @@ constexpr FilterEntry kEntries[] = {
 
 }  // namespace
 
-std::span<const FilterEntry> SequenceFilters() { return kEntries; }
+std::span<const FilterEntry> SequenceFilters() { return kSequenceFilters; }
 
 }  // namespace moewe::text::jinja

@@ -230,7 +230,7 @@ Value PrettyPrint(Interpreter&, const Value& input, Args& args) {
   return Value::String(PrettyRepr(input));
 }
 
-constexpr FilterEntry kEntries[] = {
+constexpr FilterEntry kTextFilters[] = {
     {"upper", Case<Upper>},       {"lower", Case<Lower>},   {"capitalize", Case<Capitalize>},
     {"title", Case<TitleWords>},  {"trim", Trim},           {"replace", ReplaceFilter},
     {"default", DefaultFilter},   {"d", DefaultFilter},     {"string", StringFilter},
@@ -241,6 +241,6 @@ constexpr FilterEntry kEntries[] = {
 
 }  // namespace
 
-std::span<const FilterEntry> TextFilters() { return kEntries; }
+std::span<const FilterEntry> TextFilters() { return kTextFilters; }
 
 }  // namespace moewe::text::jinja

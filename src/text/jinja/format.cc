@@ -13,8 +13,6 @@
 namespace moewe::text::jinja {
 namespace {
 
-bool IsAsciiDigit(char c) { return c >= '0' && c <= '9'; }
-
 // repr() with everything outside of ASCII escaped.
 Str AsciiRepr(const Value& value) {
   const Str repr = Repr(value);

@@ -23,6 +23,8 @@ struct FormatSpec {
   char type = '\0';
 };
 
+inline bool IsAsciiDigit(char c) { return c >= '0' && c <= '9'; }
+
 // ValueError for a bad one.
 FormatSpec ParseFormatSpec(std::string_view text);
 // A number, padded.

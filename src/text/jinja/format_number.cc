@@ -14,8 +14,6 @@ namespace {
 constexpr int kMaxPrecision = 1 << 16;
 
 bool IsAlign(char c) { return c == '<' || c == '>' || c == '^' || c == '='; }
-bool IsAsciiDigit(char c) { return c >= '0' && c <= '9'; }
-
 size_t ParseCount(std::string_view text, size_t& pos) {
   size_t value = 0;
   while (pos < text.size() && IsAsciiDigit(text[pos])) {
