@@ -72,7 +72,7 @@ def measure(args):
             "peak_limited": max(row["peak"] for row in done), "peak_free": max(row["peak"] for row in rows["free"]),
             "decode": median(done, "decode", "tokens_per_s"), "prefill": median(done, "prefill", "tokens_per_s"),
             "predicted": median(done, "predicted", "tokens_per_s"), "achieved": median(done, "achieved"),
-            "hit_rate": median(done, "predicted", "hit_rate"), "disk": median(done, "disk", "bytes_per_s"),
+            "resident_rate": median(done, "predicted", "resident_rate"), "disk": median(done, "disk", "bytes_per_s"),
             "scan": median(done, "scan", "bytes_per_s"),
             "wait": median(done, "streaming", "decode", "wait_seconds"),
             "decode_seconds": median(done, "streaming", "decode", "seconds"),
@@ -84,11 +84,11 @@ def measure(args):
 
 def table(points):
     number = lambda value, text: "-" if value is None else format(value, text)
-    print("| budget | of the file | decode, tok/s | achieved / predicted | hit rate | disk | scan | prefill, tok/s | peak, limited / free |")
+    print("| budget | of the file | decode, tok/s | achieved / predicted | resident | disk | scan | prefill, tok/s | peak, limited / free |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for p in points:
         print(f"| {p['budget'] / 1e6:.0f} MB | {100 * p['share']:.0f} % | {number(p['decode'], '.1f')} | {number(p['achieved'], '.2f')} | "
-              f"{number(p['hit_rate'], '.2f')} | {number(p['disk'] and p['disk'] / 1e9, '.2f')} GB/s | "
+              f"{number(p['resident_rate'], '.2f')} | {number(p['disk'] and p['disk'] / 1e9, '.2f')} GB/s | "
               f"{number(p['scan'] and p['scan'] / 1e9, '.1f')} GB/s | {number(p['prefill'], '.0f')} | "
               f"{p['peak_limited'] / 1e6:.0f} / {p['peak_free'] / 1e6:.0f} MB |")
 

@@ -13,6 +13,7 @@ set(moewe_alone_files
   "/src/cli/verb_[^/]*[.]cc$"  # every verb has its Flags and Run
   # Tests with a subject, a file or a policy of their own under a common name.
   "/src/experts/(cache_policy|expert_store_ahead)_test[.]cc$"
+  "/src/engine/streamed_engine_test[.]cc$"
   "/src/model/streaming_test[.]cc$"
   "/src/convert/(convert|cut)_test[.]cc$")
 list(JOIN moewe_alone_files "|" moewe_alone_files)

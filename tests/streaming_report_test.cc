@@ -1,6 +1,8 @@
 // What streamed models show: `streaming` of the verbs that run, predictions of plan and bench; and
 // the peak of a memory control group.
 #include <gtest/gtest.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -48,6 +50,7 @@ class StreamingReport : public testing::Test {
     EXPECT_LT(streaming["slots"], streaming["experts"]);
     EXPECT_GT(streaming["arena_bytes"].get<uint64_t>(), 0u);
     EXPECT_GE(streaming["wait_seconds"].get<double>(), 0.0);
+    EXPECT_GT(streaming["hidden_seconds"].get<double>(), 0.0);
     EXPECT_EQ(streaming["retries"], 0);
     const std::string method = streaming["disk"]["method"];
     EXPECT_TRUE(method == "io_uring" || method == "pread") << method;
@@ -90,7 +93,8 @@ TEST_F(StreamingReport, StatsSayTheSameToPeople) {
   const Outcome outcome = RunShell("$MOEWE run " + model_ + " --ids 1,2,3 --greedy -n 4 --stats" +
                                    Half() + " 2>&1 >/dev/null");
   ASSERT_EQ(outcome.code, 0) << outcome.out;
-  for (const char* words : {"% resident", "% prefetched", "% missed", "waited for", "depth"}) {
+  for (const char* words : {"% resident", "% prefetched", "% missed", "waited for",
+                            "hidden behind computing", "depth"}) {
     EXPECT_NE(outcome.out.find(words), std::string::npos) << words << " in " << outcome.out;
   }
 }
@@ -100,12 +104,12 @@ TEST_F(StreamingReport, PlanPredictsFromWhatItMeasured) {
   ASSERT_EQ(plan["streamed"], true);
   const Json& predicted = plan["predicted"];
   const double uniform = plan["slots"].get<double>() / plan["experts"].get<double>();
-  EXPECT_NEAR(predicted["hit_rate"].get<double>(), uniform, 1e-9);
-  EXPECT_EQ(predicted["hit_rate_from"], "uniform");
+  EXPECT_NEAR(predicted["resident_rate"].get<double>(), uniform, 1e-9);
+  EXPECT_EQ(predicted["resident_rate_from"], "uniform");
   const double memory =
       plan["scan"]["bytes_per_s"].get<double>() / plan["bytes_per_token"]["weights"].get<double>();
   const double disk = plan["disk"]["bytes_per_s"].get<double>() /
-                      ((1.0 - predicted["hit_rate"].get<double>()) *
+                      ((1.0 - predicted["resident_rate"].get<double>()) *
                        predicted["expert_bytes_per_token"].get<double>());
   const double expected = std::min(memory, disk);
   EXPECT_NEAR(predicted["tokens_per_s"].get<double>(), expected, 1e-6 * expected);
@@ -116,9 +120,9 @@ TEST_F(StreamingReport, PlanPredictsFromWhatItMeasured) {
   ASSERT_EQ(RunMoewe("run " + model_ + " --ids 1,2,3 --greedy --ignore-eos -n 64" + Half()).code,
             0);
   const Json after = RunMoewe("plan --json " + model_ + Half()).json()["predicted"];
-  EXPECT_EQ(after["hit_rate_from"], "usage");
-  EXPECT_GT(after["hit_rate"].get<double>(), uniform);
-  EXPECT_LT(after["hit_rate"].get<double>(), 1.0);
+  EXPECT_EQ(after["resident_rate_from"], "usage");
+  EXPECT_GT(after["resident_rate"].get<double>(), uniform);
+  EXPECT_LT(after["resident_rate"].get<double>(), 1.0);
 }
 
 TEST_F(StreamingReport, BenchComparesWithWhatMemoryAndDiskAllow) {
@@ -129,13 +133,35 @@ TEST_F(StreamingReport, BenchComparesWithWhatMemoryAndDiskAllow) {
   EXPECT_EQ(bench["streaming"]["prefill"]["tokens"], 32);
   EXPECT_GT(bench["disk"]["bytes_per_s"].get<double>(), 1e5);
   EXPECT_GT(bench["achieved"].get<double>(), 0.0);
-  const double rate = bench["predicted"]["hit_rate"];
+  const double rate = bench["predicted"]["resident_rate"];
+  EXPECT_EQ(rate, decode["hit_rate"]["resident"].get<double>());
+  EXPECT_GE(decode["hit_rate"]["total"].get<double>(), rate);
   EXPECT_NEAR(rate,
               decode["resident"].get<double>() /
                   (decode["resident"].get<double>() + decode["prefetched"].get<double>() +
                    decode["missed"].get<double>()),
               1e-9);
   EXPECT_LT(bench["predicted"]["expert_bytes_per_token"], bench["decode"]["bytes_per_token"]);
+}
+
+// Where the file system is memory there is no direct I/O: said, and otherwise the same.
+TEST_F(StreamingReport, AFileInMemory) {
+  const fs::path folder = "/dev/shm/moewe-test-" + std::to_string(getpid());
+  std::error_code error;
+  fs::create_directory(folder, error);
+  if (!error) fs::copy(model_, folder / "demo.cmf", error);
+  struct statfs system = {};
+  const bool tmpfs = !error && statfs(folder.c_str(), &system) == 0 && system.f_type == TMPFS_MAGIC;
+  const std::string run = "run --json --ids 1,2,3 --greedy -n 8 " + Half() + " ";
+  const Outcome outcome = tmpfs ? RunMoewe(run + (folder / "demo.cmf").string()) : Outcome();
+  fs::remove_all(folder, error);
+  if (!tmpfs) GTEST_SKIP() << "/dev/shm is no memory that can be written to";
+  ASSERT_EQ(outcome.code, 0) << outcome.out;
+  const Json disk = outcome.json()["streaming"]["disk"];
+  EXPECT_EQ(disk["direct"], false);
+  const std::string fallback = disk["fallback"];
+  EXPECT_NE(fallback.find("demo.cmf: its file system is memory"), std::string::npos) << fallback;
+  EXPECT_EQ(outcome.json()["ids"], RunMoewe(run + model_).json()["ids"]);
 }
 
 // A memory control group (v1 or v2) below ours, if we may make one.

@@ -26,8 +26,20 @@ class StreamingTest : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     model_ = scratch_.At(std::string("demo") + GetParam());
-    const std::string how = std::string(GetParam()) == ".smoe" ? " --bits 4" : " --quant q4_tiled";
+    const std::string kind = GetParam();
+    const bool shards = kind == ".shards";
+    const std::string how = kind == ".smoe" ? " --bits 4"
+                            : shards        ? " --quant q4_tiled --to cmf --shard-max 2MB"
+                                            : " --quant q4_tiled";
+    if (shards) model_ = scratch_.At("shards.cmf");
     ASSERT_EQ(RunMoewe("convert " + paths::DemoModel() + " " + model_ + how).code, 0);
+    if (shards) {
+      for (const auto& entry : std::filesystem::directory_iterator(scratch_.At(""))) {
+        const std::string name = entry.path().filename().string();
+        if (name.starts_with("shards-00001-of-")) model_ = entry.path().string();
+      }
+      ASSERT_TRUE(std::filesystem::exists(model_)) << "there are no shards";
+    }
     least_ = RunMoewe("plan --json --memory min " + model_).json()["total"];
     full_ = RunMoewe("plan --json --memory 1GB " + model_).json()["total"];
   }
@@ -96,7 +108,7 @@ TEST_P(StreamingTest, EveryHashIsCheckedWhenAskedFor) {
   EXPECT_EQ(outcome.json()["error"]["code"], "HashMismatch") << outcome.out;
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, StreamingTest, testing::Values(".cmf", ".smoe"),
+INSTANTIATE_TEST_SUITE_P(Formats, StreamingTest, testing::Values(".cmf", ".smoe", ".shards"),
                          [](const auto& test) { return std::string(test.param).substr(1); });
 
 }  // namespace

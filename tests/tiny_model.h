@@ -21,11 +21,15 @@ struct TinyModel {
   size_t head_dim = 16;
   size_t layers = 1;
   size_t vocab = 64;
+  size_t experts = 0;  // of each layer's FFN, `top_k` of which are chosen; 0 = dense
+  size_t top_k = 1;
   bool nan_head = false;  // the last vocabulary row of the head is not a number
 
-  // config.json, a llama's.
+  // config.json, a llama's or a mixtral's.
   nlohmann::json Config() const {
-    return {{"model_type", "llama"},
+    return {{"model_type", experts == 0 ? "llama" : "mixtral"},
+            {"num_local_experts", experts},
+            {"num_experts_per_tok", top_k},
             {"hidden_size", hidden},
             {"intermediate_size", intermediate},
             {"num_attention_heads", heads},
@@ -50,9 +54,20 @@ struct TinyModel {
         tensors.push_back({layer + "self_attn." + q + "_proj.weight", {heads * head_dim, hidden}});
       }
       tensors.push_back({layer + "self_attn.o_proj.weight", {hidden, heads * head_dim}});
-      tensors.push_back({layer + "mlp.gate_proj.weight", {intermediate, hidden}});
-      tensors.push_back({layer + "mlp.up_proj.weight", {intermediate, hidden}});
-      tensors.push_back({layer + "mlp.down_proj.weight", {hidden, intermediate}});
+      if (experts == 0) {
+        tensors.push_back({layer + "mlp.gate_proj.weight", {intermediate, hidden}});
+        tensors.push_back({layer + "mlp.up_proj.weight", {intermediate, hidden}});
+        tensors.push_back({layer + "mlp.down_proj.weight", {hidden, intermediate}});
+      } else {
+        const std::string moe = layer + "block_sparse_moe.";
+        tensors.push_back({moe + "gate.weight", {experts, hidden}});
+        for (size_t e = 0; e < experts; ++e) {
+          const std::string expert = moe + "experts." + std::to_string(e) + ".";
+          tensors.push_back({expert + "w1.weight", {intermediate, hidden}});
+          tensors.push_back({expert + "w3.weight", {intermediate, hidden}});
+          tensors.push_back({expert + "w2.weight", {hidden, intermediate}});
+        }
+      }
       tensors.push_back({layer + "input_layernorm.weight", {hidden}});
       tensors.push_back({layer + "post_attention_layernorm.weight", {hidden}});
     }

@@ -103,11 +103,12 @@ struct StreamingStats {
   uint64_t prefetch_reads = 0;   // experts read because they were foreseen ...
   uint64_t prefetch_unused = 0;  // ... and given up without having been used
   uint64_t retries = 0;
-  double wait_seconds = 0.0;  // that computing stood still for the disk
-  std::string method;         // "io_uring", "pread"
-  bool direct = false;        // past the page cache
-  std::string fallback;       // what of the above is second choice, and why; empty if nothing is
-  uint32_t depth = 0;         // reads in flight at most
+  double wait_seconds = 0.0;    // that computing stood still for the disk
+  double hidden_seconds = 0.0;  // that the disk was busy while computing went on, at most
+  std::string method;           // "io_uring", "pread"
+  bool direct = false;          // past the page cache
+  std::string fallback;         // what of the above is second choice, and why; empty if nothing is
+  uint32_t depth = 0;           // reads in flight at most
 };
 
 // How tokens are chosen, and until when. What is empty is taken from the model's own generation

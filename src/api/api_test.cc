@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "golden.h"
@@ -288,6 +289,59 @@ TEST(Api, AFileThatShrinksWhileItRunsEndsTheRequest) {
               ErrorCode::kIo);
   }
   fs::remove_all(folder);
+}
+
+// A model whose experts are read while it runs: the file that was opened is what counts.
+class StreamedFile : public testing::Test {
+ protected:
+  StreamedFile() {
+    folder_ = (std::filesystem::temp_directory_path() / "moewe_streamed.XXXXXX").string();
+    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
+    for (const auto& entry : std::filesystem::directory_iterator(kDemo)) {
+      if (entry.is_regular_file()) std::filesystem::copy(entry.path(), folder_);
+    }
+  }
+  ~StreamedFile() override { std::filesystem::remove_all(folder_); }
+
+  std::string weights() const { return folder_ + "/model.safetensors"; }
+  Model Open() const {
+    ModelOptions options;
+    options.memory = "min";
+    return Model::Open(folder_, options);
+  }
+  static std::vector<Token> Answered(const Model& model, const std::function<void()>& meanwhile) {
+    GenerateOptions options = Greedy(100);
+    options.ignore_eos = true;
+    bool done = false;
+    return model
+        .Generate(model.Tokenize("Once upon"), options,
+                  [&](std::string_view) {
+                    if (!std::exchange(done, true)) meanwhile();
+                  })
+        .ids;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(StreamedFile, ReplacedWhileItRunsItIsReadAsItWas) {
+  const Model model = Open();
+  const std::vector<Token> expected = Answered(Model::Open(kDemo), [] {});
+  ASSERT_TRUE(model.streaming());
+  const std::string other = folder_ + "/other";
+  std::ofstream(other) << std::string(1 << 20, 'x');
+  EXPECT_EQ(Answered(model, [&] { std::filesystem::rename(other, weights()); }), expected);
+  EXPECT_EQ(Answered(model, [] {}), expected);
+  EXPECT_GT(model.streaming()->missed, 0u);
+}
+
+TEST_F(StreamedFile, TruncatedWhileItRunsItEndsRequestsNotTheProgram) {
+  const Model model = Open();
+  ASSERT_TRUE(model.streaming());
+  const auto shrink = [&] { std::filesystem::resize_file(weights(), 50000); };
+  EXPECT_EQ(CodeOf([&] { Answered(model, shrink); }), ErrorCode::kIo);
+  EXPECT_EQ(CodeOf([&] { Answered(model, [] {}); }), ErrorCode::kIo);
+  EXPECT_EQ(model.info().longest_context, Model::Open(kDemo).info().longest_context);
 }
 
 }  // namespace

@@ -70,8 +70,36 @@ model::LoadOptions FirstLoad(model::LoadOptions load, const ModelOptions& option
   return load;
 }
 
-// Streamed experts as a plan has them. Folders belong to other programs, too: nothing is put beside
-// their files.
+// What a prompt can be routed to: each skill, or each pair of them.
+std::vector<model::SkillChoice> Choices(const std::vector<std::string>& ids, bool pairs) {
+  std::vector<model::SkillChoice> choices;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (!pairs || ids.size() < 2) choices.push_back({{ids[i], 1.0}});
+    for (size_t j = i + 1; pairs && j < ids.size(); ++j) {
+      choices.push_back({{ids[i], 0.5}, {ids[j], 0.5}});
+    }
+  }
+  return choices;
+}
+
+// What a streamed model with chosen skills may take more than the backbone: by outlines, since it
+// depends on where tensors lie, which experts are blended, and how large the largest one is.
+uint64_t StreamedReserve(const PlannedModel& planned, bool pairs) {
+  const uint64_t backbone = model::LeastStreamedBytes(*planned.model);
+  uint64_t most = backbone;
+  for (const model::SkillChoice& choice :
+       Choices(model::SkillRouter::IdsOf(*planned.checkpoint), pairs)) {
+    model::LoadOptions load = planned.load;
+    load.skills = choice;
+    load.task = "none";
+    const model::ModelOutline outline(planned.checkpoint, load, planned.threads.get());
+    most = std::max(most, model::LeastStreamedBytes(outline));
+  }
+  return most - backbone;
+}
+
+// Where weights are, as a plan has it: streamed experts, or huge pages. Folders belong to other
+// programs, too: nothing is put beside their files.
 void SetStream(const model::MemoryPlan& plan, const model::StoredExperts& stored,
                const formats::Checkpoint& checkpoint, model::LoadOptions* load) {
   load->stream.reset();
@@ -106,6 +134,9 @@ PlannedModel Plan(const std::string& path, const ModelOptions& options, bool to_
   }
   planned.model = std::make_unique<model::ModelOutline>(
       planned.checkpoint, FirstLoad(planned.load, options), planned.threads.get());
+  if (IsRouted(options) && planned.model->stored().count != 0) {
+    request.streamed_skill_reserve = StreamedReserve(planned, options.skill_blend != 0.0);
+  }
   if (logits == LogitsOfStep::kEvery) {
     const uint32_t chunk = options.chunk != 0 ? options.chunk : model::kStreamedChunk;
     request.logit_rows = model::LogitRowsOfStep(planned.model->config(), chunk);
@@ -189,7 +220,7 @@ void OpenModel::Bind(const model::SkillChoice& skills) {
   bound.least = false;
   bound.context = context;
   bound.chunk = chunk;
-  bound.skill_reserve = 0;
+  bound.skill_reserve = bound.streamed_skill_reserve = 0;
   const model::MemoryPlan now = model::PlanMemory(outline, bound);
   model::RequireFit(now, checkpoint->files().front());
   SetStream(now, outline.stored(), *checkpoint, &load);

@@ -17,6 +17,7 @@ std::optional<StreamingStats> StreamingStatsOf(const std::optional<model::Stream
   result.prefetch_unused = store.prefetch_unused;
   result.retries = store.retries;
   result.wait_seconds = store.wait_seconds;
+  result.hidden_seconds = store.hidden_seconds();
   result.method = stats->disk.method;
   result.direct = stats->disk.direct;
   result.fallback = stats->disk.fallback;

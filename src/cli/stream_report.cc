@@ -23,24 +23,30 @@ double Share(uint64_t part, uint64_t whole) {
 
 }  // namespace
 
+nlohmann::ordered_json HitRateJson(uint64_t resident, uint64_t prefetched, uint64_t missed) {
+  const uint64_t uses = resident + prefetched + missed;
+  return {{"resident", Share(resident, uses)},
+          {"prefetched", Share(prefetched, uses)},
+          {"total", Share(resident + prefetched, uses)}};
+}
+
 nlohmann::ordered_json StreamJson(const StreamingStats& stats, double seconds) {
   const uint64_t uses = Uses(stats);
-  nlohmann::ordered_json json = {{"arena_bytes", stats.arena_bytes},
-                                 {"slots", stats.slots},
-                                 {"experts", stats.experts},
-                                 {"uses", uses},
-                                 {"resident", stats.resident},
-                                 {"prefetched", stats.prefetched},
-                                 {"missed", stats.missed},
-                                 {"hit_rate",
-                                  {{"resident", Share(stats.resident, uses)},
-                                   {"prefetched", Share(stats.prefetched, uses)},
-                                   {"total", Share(stats.resident + stats.prefetched, uses)}}},
-                                 {"bytes_read", stats.bytes_read},
-                                 {"prefetch_reads", stats.prefetch_reads},
-                                 {"prefetch_unused", stats.prefetch_unused},
-                                 {"retries", stats.retries},
-                                 {"wait_seconds", stats.wait_seconds}};
+  nlohmann::ordered_json json = {
+      {"arena_bytes", stats.arena_bytes},
+      {"slots", stats.slots},
+      {"experts", stats.experts},
+      {"uses", uses},
+      {"resident", stats.resident},
+      {"prefetched", stats.prefetched},
+      {"missed", stats.missed},
+      {"hit_rate", HitRateJson(stats.resident, stats.prefetched, stats.missed)},
+      {"bytes_read", stats.bytes_read},
+      {"prefetch_reads", stats.prefetch_reads},
+      {"prefetch_unused", stats.prefetch_unused},
+      {"retries", stats.retries},
+      {"wait_seconds", stats.wait_seconds},
+      {"hidden_seconds", stats.hidden_seconds}};
   if (seconds > 0.0) json["wait_share"] = stats.wait_seconds / seconds;
   json["disk"] = {{"method", stats.method}, {"depth", stats.depth}, {"direct", stats.direct}};
   if (!stats.fallback.empty()) json["disk"]["fallback"] = stats.fallback;
@@ -58,6 +64,7 @@ void PrintStream(const StreamingStats& stats, double seconds) {
       uses, percent(stats.resident), percent(stats.prefetched), percent(stats.missed),
       FormatSize(stats.bytes_read), stats.wait_seconds);
   if (seconds > 0.0) lines += fmt::format(" ({:.0f} %)", 100.0 * stats.wait_seconds / seconds);
+  lines += fmt::format(", {:.2f} s of the disk hidden behind computing", stats.hidden_seconds);
   lines += fmt::format(
       "\narena: {} for {} of {} experts; {} read ahead, {} of them in vain; disk: {}, {}, depth {}",
       FormatSize(stats.arena_bytes), stats.slots, stats.experts, stats.prefetch_reads,

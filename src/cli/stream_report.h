@@ -2,6 +2,7 @@
 #ifndef MOEWE_CLI_STREAM_REPORT_H_
 #define MOEWE_CLI_STREAM_REPORT_H_
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -9,6 +10,11 @@
 #include "moewe/moewe.h"
 
 namespace moewe::cli {
+
+// The one meaning of a hit rate: of uses of experts, the shares that found theirs in memory because
+// it had been used ("resident") and because it had been foreseen ("prefetched"), and both
+// ("total"); 0 without uses.
+nlohmann::ordered_json HitRateJson(uint64_t resident, uint64_t prefetched, uint64_t missed);
 
 // `seconds`: that were computed in, waiting included; wait_share is of them, and is left out if
 // they are 0. cgroup_peak_bytes is null where it can't be read.

@@ -142,9 +142,10 @@ nlohmann::ordered_json PhaseJson(const engine::StreamedPhase& phase) {
           {"resident", phase.resident},
           {"prefetched", phase.prefetched},
           {"missed", phase.missed},
-          {"hit_rate", phase.resident_rate()},
+          {"hit_rate", HitRateJson(phase.resident, phase.prefetched, phase.missed)},
           {"bytes_read", phase.bytes_read},
           {"wait_seconds", phase.wait_seconds},
+          {"hidden_seconds", std::max(0.0, phase.busy_seconds - phase.wait_seconds)},
           {"seconds", phase.seconds}};
 }
 
@@ -154,7 +155,7 @@ void AddStreamed(const engine::SpeedResult& speed, nlohmann::ordered_json* repor
   const engine::StreamedSpeed& streamed = *speed.streamed;
   (*report)["disk"] = {{"bytes_per_s", streamed.disk_bytes_per_s},
                        {"read_bytes", streamed.read_bytes}};
-  (*report)["predicted"]["hit_rate"] = streamed.decode.resident_rate();
+  (*report)["predicted"]["resident_rate"] = streamed.decode.resident_rate();
   (*report)["predicted"]["expert_bytes_per_token"] = streamed.expert_bytes_per_token;
   (*report)["streaming"]["prefill"] = PhaseJson(streamed.prefill);
   (*report)["streaming"]["decode"] = PhaseJson(streamed.decode);

@@ -11,8 +11,6 @@
 #include "base/size.h"
 #include "cli/run_flags.h"
 #include "cli/verbs.h"
-#include "experts/expert_frequencies.h"
-#include "experts/expert_reads.h"
 #include "model/decode_limit.h"
 #include "model/expert_usage.h"
 #include "model/memory_plan.h"
@@ -79,50 +77,22 @@ void PrintTable(const model::MemoryPlan& plan, uint64_t per_position, const std:
   line("budget", plan.budget, "");
 }
 
-// Bytes of streamed experts that a token goes through, at the mean size of its layers' experts.
-double ExpertBytesPerToken(const model::ModelOutline& model) {
-  const model::ModelConfig& config = model.config();
-  double bytes = 0.0;
-  for (uint32_t visit = 0; visit < config.num_visits(); ++visit) {
-    const auto& experts = model.stored().layers[visit % config.num_layers];
-    if (experts.empty()) continue;
-    double all = 0.0;
-    for (const experts::StoredExpert& expert : experts) {
-      for (const experts::Extent& part : expert) all += static_cast<double>(part.nbytes);
-    }
-    const auto count = static_cast<double>(experts.size());
-    bytes += all / count * std::min(count, static_cast<double>(config.moe.top_k));
-  }
-  return bytes;
-}
-
-// The most common read: of the first expert there is.
-uint64_t ReadBytes(const model::StoredExperts& stored) {
-  for (const auto& layer : stored.layers) {
-    if (layer.empty()) continue;
-    const experts::ReadPlan plan = experts::PlanReads(layer.front());
-    if (plan.count != 0) return plan.reads[0].bytes;
-  }
-  return 0;
-}
-
-// The hit rate of the planned slots, by how often experts were used before; if that is not known,
-// as if all were alike.
-struct HitRate {
+// The share of uses that the planned slots serve, by how often experts were used before; if that is
+// not known, as if all were alike.
+struct ResidentRate {
   double share = 0.0;
   bool from_usage = false;
 };
 
-HitRate ExpectHits(const api::PlannedModel& open) {
+ResidentRate ExpectResident(const api::PlannedModel& open) {
   const model::StoredExperts& stored = open.model->stored();
-  std::vector<uint32_t> per_layer;
-  for (const auto& layer : stored.layers) per_layer.push_back(static_cast<uint32_t>(layer.size()));
   std::vector<uint64_t> counts(stored.count, 0);
   bool known = false;
   if (open.load.stream && !open.load.stream->frequencies.empty()) {
     try {
-      counts = experts::ReadFrequencies(open.load.stream->frequencies,
-                                        model::UsageKey(*open.checkpoint, per_layer), stored.count);
+      counts = model::UsageFile(open.load.stream->frequencies, *open.checkpoint,
+                                open.model->weights(), stored)
+                   .Read();
       known = true;
     } catch (const Error&) {  // there are none, or not of this model
     }
@@ -139,7 +109,7 @@ struct DiskPart {
 DiskPart MeasureDisk(const api::PlannedModel& open) {
   constexpr double kSeconds = 0.3;
   DiskPart disk;
-  disk.read_bytes = ReadBytes(open.model->stored());
+  disk.read_bytes = model::CommonReadBytes(open.model->stored());
   disk.speed = ProbeDisk(open.checkpoint->files().front(), disk.read_bytes, kSeconds);
   return disk;
 }
@@ -155,9 +125,10 @@ void PrintPrediction(const model::DecodeLimit& first, const model::DecodeLimit& 
         "memory (%s): %s a token are read\n",
         speed(disk->speed.bytes_per_s).c_str(), disk->speed.method.c_str(),
         disk->speed.direct ? "direct" : "through the page cache",
-        FormatSize(disk->read_bytes).c_str(), 100.0 * first.hit_rate,
+        FormatSize(disk->read_bytes).c_str(), 100.0 * first.resident_rate,
         from_usage ? "as they were used before" : "if all are used alike",
-        FormatSize(static_cast<uint64_t>((1.0 - first.hit_rate) * first.expert_bytes)).c_str());
+        FormatSize(static_cast<uint64_t>((1.0 - first.resident_rate) * first.expert_bytes))
+            .c_str());
   }
   std::printf("memory gives %s now: at most %.3g tok/s at the start, %.3g at the end%s\n",
               speed(first.memory_bytes_per_s).c_str(), first.tokens_per_s(), last.tokens_per_s(),
@@ -183,12 +154,12 @@ int Run(const Flags& flags, const Globals& globals) {
   first.bytes = static_cast<double>(weights);
   first.memory_bytes_per_s = bandwidth;
   std::optional<DiskPart> disk;
-  HitRate hits;
+  ResidentRate resident;
   if (plan.streamed) {
     disk = MeasureDisk(open);
-    first.expert_bytes = ExpertBytesPerToken(*open.model);
-    hits = ExpectHits(open);
-    first.hit_rate = hits.share;
+    first.expert_bytes = model::ExpertBytesPerToken(open.model->stored(), open.model->config());
+    resident = ExpectResident(open);
+    first.resident_rate = resident.share;
     first.disk_bytes_per_s = disk->speed.bytes_per_s;
   }
   model::DecodeLimit last = first;
@@ -225,8 +196,8 @@ int Run(const Flags& flags, const Globals& globals) {
                         {"direct", disk->speed.direct}};
       report["slots"] = plan.slots;
       report["experts"] = open.model->stored().count;
-      report["predicted"]["hit_rate"] = first.hit_rate;
-      report["predicted"]["hit_rate_from"] = hits.from_usage ? "usage" : "uniform";
+      report["predicted"]["resident_rate"] = first.resident_rate;
+      report["predicted"]["resident_rate_from"] = resident.from_usage ? "usage" : "uniform";
       report["predicted"]["expert_bytes_per_token"] = first.expert_bytes;
       report["predicted"]["limit"] = first.disk_limits() ? "disk" : "memory";
     }
@@ -235,7 +206,7 @@ int Run(const Flags& flags, const Globals& globals) {
   }
   std::printf("a token reads %s of weights, and %s of keys and values at the end of the context\n",
               FormatSize(weights).c_str(), FormatSize(kv).c_str());
-  PrintPrediction(first, last, disk, hits.from_usage);
+  PrintPrediction(first, last, disk, resident.from_usage);
   return 0;
 }
 

@@ -1,43 +1,22 @@
 #include "engine/disk_turns.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
-#include <string_view>
 #include <utility>
 
-#include "model/name_parts.h"
 #include "moewe/error.h"
 #include "platform/timed_reads.h"
 
 namespace moewe::engine {
-namespace {
-
-// By layer and expert: where its matrices lie, those that are in files.
-std::map<std::pair<uint32_t, uint32_t>, experts::StoredExpert> FindExperts(
-    const model::Model& model) {
-  std::map<std::pair<uint32_t, uint32_t>, experts::StoredExpert> found;
-  for (const formats::TensorView& tensor : model.tensors()) {
-    std::string_view name = tensor.name;
-    const std::optional<uint32_t> layer = model::EatNumbered(&name, "model.layers.");
-    if (!layer || tensor.file_offset == formats::kNotInFile) continue;
-    const std::optional<uint32_t> expert = model::EatNumbered(&name, ".mlp.experts.");
-    if (!expert) continue;
-    const size_t part = name.starts_with(".gate") ? 0 : name.starts_with(".up") ? 1 : 2;
-    found[{*layer, *expert}][part] = {tensor.file_index, tensor.file_offset, tensor.bytes.size()};
-  }
-  return found;
-}
-
-}  // namespace
-
 DiskTurns::DiskTurns(const model::Model& model) {
-  for (const auto& [place, expert] : FindExperts(model)) {
-    const experts::ReadPlan plan = experts::PlanReads(expert);
-    for (uint32_t i = 0; i < plan.count; ++i) {
-      reads_.push_back(plan.reads[i]);
-      slot_bytes_ = std::max(slot_bytes_, plan.reads[i].bytes);
-      bytes_of_all_ += plan.reads[i].bytes;
+  for (const auto& layer : model.streamed_experts()) {
+    for (const experts::StoredExpert& expert : layer) {
+      const experts::ReadPlan plan = experts::PlanReads(expert);
+      for (uint32_t i = 0; i < plan.count; ++i) {
+        reads_.push_back(plan.reads[i]);
+        slot_bytes_ = std::max(slot_bytes_, plan.reads[i].bytes);
+        bytes_of_all_ += plan.reads[i].bytes;
+      }
     }
   }
   const std::optional<model::StreamStats> stats = model.stream_stats();

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
+
 namespace moewe::engine {
 namespace {
 
@@ -69,10 +71,21 @@ struct Engine::Impl {
     const auto ready = [&] { return stop || !arrivals.empty() || stream_told != stream_asked; };
     while (!ready()) {
       lock->unlock();
-      const bool again = model->Idle();
+      const bool again = Idle();
       lock->lock();
       if (!again) return wake.wait(*lock, ready);
       wake.wait_for(*lock, kIdleTurn, ready);
+    }
+  }
+
+  // What is read ahead is not worth the thread: what goes wrong there shows in the step that needs
+  // it.
+  bool Idle() {
+    try {
+      return model->Idle();
+    } catch (const std::exception& error) {
+      LogWarning(std::string("reading experts ahead has ended: ") + error.what());
+      return false;
     }
   }
 

@@ -172,6 +172,7 @@ class Meter {
     phase->missed += now.missed - before_.missed;
     phase->bytes_read += now.bytes_read - before_.bytes_read;
     phase->wait_seconds += now.wait_seconds - before_.wait_seconds;
+    phase->busy_seconds += now.busy_seconds - before_.busy_seconds;
     phase->seconds += seconds;
   }
 
@@ -187,7 +188,7 @@ class Meter {
       limit.expert_bytes =
           expert_bytes_ * static_cast<double>(streamed.decode.uses()) / options_.decode;
       streamed.expert_bytes_per_token = static_cast<uint64_t>(limit.expert_bytes);
-      limit.hit_rate = streamed.decode.resident_rate();
+      limit.resident_rate = streamed.decode.resident_rate();
       limit.disk_bytes_per_s = streamed.disk_bytes_per_s;
     }
     speed->predicted_tokens_per_s = limit.tokens_per_s();
@@ -241,19 +242,23 @@ void Add(const StreamedPhase& phase, StreamedPhase* sum) {
   sum->missed += phase.missed;
   sum->bytes_read += phase.bytes_read;
   sum->wait_seconds += phase.wait_seconds;
+  sum->busy_seconds += phase.busy_seconds;
   sum->seconds += phase.seconds;
 }
 
-// Counts of all passes, medians of their speeds.
+// Counts of all passes, means and medians of their sizes and speeds.
 StreamedSpeed Together(const std::vector<SpeedResult>& passes) {
   StreamedSpeed all = *passes.front().streamed;
   std::vector<double> disk = {all.disk_bytes_per_s};
+  uint64_t expert_bytes = all.expert_bytes_per_token;
   for (size_t i = 1; i < passes.size(); ++i) {
     const StreamedSpeed& pass = *passes[i].streamed;
     Add(pass.prefill, &all.prefill);
     Add(pass.decode, &all.decode);
     disk.push_back(pass.disk_bytes_per_s);
+    expert_bytes += pass.expert_bytes_per_token;
   }
+  all.expert_bytes_per_token = expert_bytes / passes.size();
   all.disk_bytes_per_s = Median(std::move(disk));
   return all;
 }

@@ -30,6 +30,7 @@ struct StreamedPhase {
   uint64_t missed = 0;
   uint64_t bytes_read = 0;
   double wait_seconds = 0.0;
+  double busy_seconds = 0.0;
   double seconds = 0.0;
 
   uint64_t uses() const { return resident + prefetched + missed; }

@@ -122,16 +122,26 @@ void ExpertLoader::Repeat(ExpertId id) {
 }
 
 void ExpertLoader::Submit() {
+  if (demand_reads_.empty() && ahead_reads_.empty()) return;
+  if (reader_->pending() == 0) busy_since_ = std::chrono::steady_clock::now();
   if (!demand_reads_.empty()) reader_->Submit(demand_reads_, DiskUrgency::kDemand);
   demand_reads_.clear();
   if (!ahead_reads_.empty()) reader_->Submit(ahead_reads_, DiskUrgency::kPrefetch);
   ahead_reads_.clear();
 }
 
+// After something that was pending has gone.
+void ExpertLoader::NoteIdle() {
+  if (reader_->pending() != 0) return;
+  stats_->busy_seconds +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - busy_since_).count();
+}
+
 void ExpertLoader::Poll(bool wait) {
   if (reader_->pending() == 0) return;
   results_.clear();
   reader_->Reap(wait, &results_);
+  NoteIdle();
   for (const DiskResult& result : results_) Take(result);
   Submit();  // what is read again
 }
@@ -139,7 +149,9 @@ void ExpertLoader::Poll(bool wait) {
 void ExpertLoader::CancelQueued() {
   if (ahead_ == 0) return;
   cancelled_.clear();
+  const bool was_busy = reader_->pending() != 0;
   reader_->CancelQueued(&cancelled_);
+  if (was_busy) NoteIdle();
   for (const uint64_t tag : cancelled_) {
     Entry& entry = entries_[IdOf(tag)];
     Clear(&entry.pending, Bit(ReadOf(tag)));

@@ -6,6 +6,7 @@
 #ifndef MOEWE_EXPERTS_EXPERT_LOADER_H_
 #define MOEWE_EXPERTS_EXPERT_LOADER_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -87,6 +88,7 @@ class ExpertLoader {
 
  private:
   ReadPlan PlanOf(ExpertId id) const;
+  void NoteIdle();
   void Prepare(ExpertId id, uint8_t reads, std::vector<DiskRead>* list);
   void Repeat(ExpertId id);  // what is lacking of a wanted expert
   void Take(const DiskResult& result);
@@ -110,7 +112,8 @@ class ExpertLoader {
   uint32_t wanted_ = 0;
   uint32_t ahead_ = 0;
   uint32_t warmed_ = 0;
-  std::vector<DiskRead> demand_reads_;  // prepared
+  std::chrono::steady_clock::time_point busy_since_;  // while something is pending
+  std::vector<DiskRead> demand_reads_;                // prepared
   std::vector<DiskRead> ahead_reads_;
   std::vector<DiskResult> results_;
   std::vector<uint64_t> cancelled_;

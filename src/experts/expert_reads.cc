@@ -2,23 +2,10 @@
 
 #include <algorithm>
 
-#include "base/byte_reader.h"
 #include "moewe/error.h"
+#include "platform/disk_pages.h"
 
 namespace moewe::experts {
-namespace {
-
-uint64_t PageBegin(uint64_t offset) { return offset / kDiskAlignment * kDiskAlignment; }
-
-// Of the last page that the extent needs.
-uint64_t PageEnd(const Extent& extent) {
-  const std::optional<uint64_t> end = CheckedAdd(extent.offset, extent.nbytes);
-  const std::optional<uint64_t> up = end ? CheckedAdd(*end, kDiskAlignment - 1) : std::nullopt;
-  if (!up) throw Error(ErrorCode::kBounds, "an expert's bytes end past any file");
-  return PageBegin(*up);
-}
-
-}  // namespace
 
 ReadPlan PlanReads(const StoredExpert& expert) {
   std::array<uint32_t, 3> order = {0, 1, 2};
@@ -29,20 +16,21 @@ ReadPlan PlanReads(const StoredExpert& expert) {
   });
   ReadPlan plan;
   plan.part_at.fill(0);
+  PageRun run;
   for (const uint32_t part : order) {
     const Extent& extent = expert[part];
     if (extent.nbytes == 0) continue;
-    const uint64_t begin = PageBegin(extent.offset);
-    const uint64_t end = PageEnd(extent);
-    PlannedRead* read = plan.count == 0 ? nullptr : &plan.reads[plan.count - 1];
-    if (read == nullptr || read->file != extent.file || begin > read->offset + read->bytes) {
-      read = &plan.reads[plan.count++];
-      *read = {extent.file, begin, 0, 0, plan.slot_bytes};
+    const std::optional<uint64_t> end = PageEnd(extent.offset, extent.nbytes);
+    if (!end) throw Error(ErrorCode::kBounds, "an expert's bytes end past any file");
+    if (plan.count == 0 || !run.Add(extent.file, extent.offset, extent.nbytes, *end)) {
+      ++plan.count;
+      run = {extent.file, PageBegin(extent.offset), *end, extent.offset + extent.nbytes,
+             plan.slot_bytes};
     }
-    read->bytes = std::max(read->bytes, end - read->offset);
-    read->needed = std::max(read->needed, extent.offset + extent.nbytes - read->offset);
-    plan.part_at[part] = read->place + (extent.offset - read->offset);
-    plan.slot_bytes = read->place + read->bytes;
+    plan.reads[plan.count - 1] = {run.file, run.begin, run.end - run.begin,
+                                  run.needed_end - run.begin, run.place};
+    plan.part_at[part] = run.place + (extent.offset - run.begin);
+    plan.slot_bytes = run.place + (run.end - run.begin);
   }
   return plan;
 }

@@ -170,6 +170,7 @@ void ExpertStore::Idle() { impl_->loader.Poll(false); }
 
 const std::vector<uint64_t>& ExpertStore::counts() const { return impl_->counts; }
 const ExpertIds& ExpertStore::ids() const { return impl_->ids; }
+std::span<const std::vector<StoredExpert>> ExpertStore::layers() const { return impl_->layers; }
 StoreStats ExpertStore::stats() const { return impl_->stats; }
 const DiskInfo& ExpertStore::disk() const { return impl_->reader->info(); }
 

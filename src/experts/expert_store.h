@@ -15,6 +15,7 @@
 #ifndef MOEWE_EXPERTS_EXPERT_STORE_H_
 #define MOEWE_EXPERTS_EXPERT_STORE_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -70,7 +71,11 @@ struct StoreStats {
   uint64_t bytes_demanded = 0;   // of them, for misses
   uint64_t retries = 0;
   double wait_seconds = 0.0;  // that Next blocked for the disk
-  double hit_rate() const;    // of accesses, what was not missed; 0 without any
+  // That reads were on their way, until their end was noticed; up to the last time that none was.
+  // What is not waited for of it was hidden behind computing.
+  double busy_seconds = 0.0;
+  double hidden_seconds() const { return std::max(0.0, busy_seconds - wait_seconds); }
+  double hit_rate() const;  // of accesses, what was not missed; 0 without any
 };
 
 // One thread at a time; all of the store's own work is done in its caller's calls. A step whose
@@ -127,6 +132,9 @@ class ExpertStore {
   // Accesses so far (since ResetStats), one an expert, by ExpertIds.
   const std::vector<uint64_t>& counts() const;
   const ExpertIds& ids() const;
+
+  // Where experts lie, by layer.
+  std::span<const std::vector<StoredExpert>> layers() const;
 
   StoreStats stats() const;
   void ResetStats();  // and counts()

@@ -8,8 +8,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "experts/expert_frequencies.h"
-#include "model/expert_usage.h"
 #include "moewe/error.h"
 #include "quant/vbit.h"
 
@@ -42,8 +40,11 @@ std::unique_ptr<DiskReader> OpenReader(const StreamOptions& options,
 ExpertStream::ExpertStream(const formats::Checkpoint& checkpoint, const ModelConfig& config,
                            const Weights& weights, const StreamOptions& options, bool verify,
                            ThreadPool* pool)
-    : checkpoint_(checkpoint), weights_(weights), pool_(*pool), frequencies_(options.frequencies) {
+    : checkpoint_(checkpoint), weights_(weights), pool_(*pool) {
   StoredExperts stored = FindStoredExperts(weights, config);
+  if (!options.frequencies.empty()) {
+    usage_.emplace(options.frequencies, checkpoint, weights, stored);
+  }
   experts_ = std::move(stored.experts);
   size_t most = 0;
   for (size_t l = 0; l < experts_.size(); ++l) {
@@ -66,11 +67,11 @@ ExpertStream::ExpertStream(const formats::Checkpoint& checkpoint, const ModelCon
         return OpenReader(options, checkpoint.files(), memory);
       });
   row_starts_.resize(store_->slots());
-  if (!frequencies_.empty()) ReadFrequencies();
+  if (usage_) ReadFrequencies();
 }
 
 ExpertStream::~ExpertStream() {
-  if (frequencies_.empty()) return;
+  if (!usage_) return;
   try {
     SaveFrequencies();
   } catch (const std::exception& error) {  // a hint is not worth more
@@ -79,23 +80,21 @@ ExpertStream::~ExpertStream() {
 }
 
 void ExpertStream::ReadFrequencies() {
-  std::vector<uint32_t> counts;
-  for (const auto& layer : experts_) counts.push_back(static_cast<uint32_t>(layer.size()));
-  frequency_key_ = UsageKey(checkpoint_, counts);
-  used_before_.assign(store_->ids().size(), 0);
+  std::vector<uint64_t> used_before;
   try {
-    used_before_ = experts::ReadFrequencies(frequencies_, frequency_key_, used_before_.size());
+    used_before = usage_->Read();
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kNotFound) return;
     LogInfo(fmt::format("how often experts were used before is not known: {}", error.what()));
     return;
   }
-  store_->Prewarm(used_before_);
+  store_->Prewarm(used_before);
+  warms_ = true;
 }
 
 bool ExpertStream::Idle() {
   constexpr uint32_t kMostCalls = 100;  // without anything coming
-  if (used_before_.empty() || idle_calls_ >= kMostCalls) return false;
+  if (!warms_ || idle_calls_ >= kMostCalls) return false;
   const std::lock_guard lock(idle_mutex_);
   store_->Idle();
   const uint64_t read = store_->stats().bytes_read;
@@ -107,8 +106,7 @@ bool ExpertStream::Idle() {
 void ExpertStream::SaveFrequencies() const {
   const std::vector<uint64_t>& used = store_->counts();
   if (std::all_of(used.begin(), used.end(), [](uint64_t count) { return count == 0; })) return;
-  experts::SaveFrequencies(frequencies_, frequency_key_,
-                           experts::MergeFrequencies(used_before_, used));
+  usage_->Save(used);
 }
 
 // Some of their matrices may be in files after all.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "experts/expert_store.h"
 #include "formats/checkpoint.h"
 #include "kernels/compute.h"
+#include "model/expert_usage.h"
 #include "model/model.h"
 #include "model/stored_experts.h"
 #include "model/weights.h"
@@ -65,6 +67,7 @@ class ExpertStream {
     const std::lock_guard lock(idle_mutex_);
     return {store_->stats(), store_->disk()};
   }
+  std::span<const std::vector<experts::StoredExpert>> stored() const { return store_->layers(); }
   // What experts are read into.
   Bytes memory() const { return memory_; }
 
@@ -89,9 +92,8 @@ class ExpertStream {
   std::vector<std::array<std::vector<uint64_t>, 3>> row_starts_;  // by slot; of vbit matrices
   Bytes memory_;
   std::unique_ptr<experts::ExpertStore> store_;
-  const std::string frequencies_;  // empty = no file
-  uint64_t frequency_key_ = 0;
-  std::vector<uint64_t> used_before_;  // of all experts of the store
+  std::optional<UsageFile> usage_;
+  bool warms_ = false;  // there was something to be read ahead at the start
   mutable std::mutex idle_mutex_;
   uint64_t read_so_far_ = 0;  // bytes, when Idle last saw some come
   uint32_t idle_calls_ = 0;   // since then

@@ -6,20 +6,44 @@
 #include <numeric>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "experts/expert_frequencies.h"
 
 namespace moewe::model {
 
-uint64_t UsageKey(const formats::Checkpoint& checkpoint,
-                  std::span<const uint32_t> experts_per_layer) {
+UsageFile::UsageFile(std::string path, const formats::Checkpoint& checkpoint,
+                     const Weights& weights, const StoredExperts& stored)
+    : path_(std::move(path)) {
+  std::vector<uint32_t> per_layer;
+  uint32_t first = 0;
+  for (size_t l = 0; l < weights.layers.size(); ++l) {
+    for (const uint32_t expert : stored.experts[l]) streamed_.push_back(first + expert);
+    per_layer.push_back(static_cast<uint32_t>(weights.layers[l].moe.experts.size()));
+    first += per_layer.back();
+  }
+  past_.assign(first, 0);
   std::vector<experts::ModelFile> files;
   for (const std::string& file : checkpoint.files()) {
     std::error_code unknown;
     const std::filesystem::path path(file);
     files.push_back({path.filename().string(), std::filesystem::file_size(path, unknown)});
   }
-  return experts::FrequencyKey(files, experts_per_layer);
+  key_ = experts::FrequencyKey(files, per_layer);
+}
+
+std::vector<uint64_t> UsageFile::Read() {
+  past_ = experts::ReadFrequencies(path_, key_, past_.size());
+  std::vector<uint64_t> counts;
+  counts.reserve(streamed_.size());
+  for (const uint32_t id : streamed_) counts.push_back(past_[id]);
+  return counts;
+}
+
+void UsageFile::Save(std::span<const uint64_t> used) const {
+  std::vector<uint64_t> now(past_.size(), 0);
+  for (size_t i = 0; i < streamed_.size(); ++i) now[streamed_[i]] = used[i];
+  experts::SaveFrequencies(path_, key_, experts::MergeFrequencies(past_, now));
 }
 
 double ExpectedHitRate(std::span<const uint64_t> counts, uint64_t slots) {

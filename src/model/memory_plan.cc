@@ -44,6 +44,13 @@ uint64_t ActivationBytes(const ModelConfig& config, size_t rows, size_t logit_ro
   return sizeof(float) * (rows * floats + logit_rows * config.vocab_size);
 }
 
+uint64_t LeastStreamedBytes(const ModelOutline& model) {
+  const StoredExperts& stored = model.stored();
+  if (stored.count == 0) return model.weight_bytes_total();
+  return model.trunk_memory() + stored.held_bytes + stored.least_slots * stored.slot_bytes +
+         kBytesPerTensor * model.weights().tensors.size();
+}
+
 namespace {
 
 class Planner {
@@ -82,8 +89,9 @@ class Planner {
 
   void SetChunk(uint32_t chunk, MemoryPlan* plan) const {
     plan->chunk = std::min(chunk, request_.context != 0 ? request_.context : usual_);
-    const size_t rows = std::max<size_t>(plan->chunk, request_.sequences);
-    plan->activations = ActivationBytes(config_, plan->chunk, std::min(request_.logit_rows, rows));
+    // Beside a chunk of one sequence's prompt, all others may decode.
+    const size_t rows = plan->chunk + std::max<size_t>(request_.sequences, 1) - 1;
+    plan->activations = ActivationBytes(config_, rows, std::min(request_.logit_rows, rows));
     if (request_.router != nullptr) {
       plan->skills += ActivationBytes(request_.router->config(), plan->chunk, 0);
     }
@@ -142,11 +150,10 @@ class Planner {
     plan.streamed = true;
     plan.trunk = model_.trunk_memory();
     plan.held = stored.held_bytes;
+    plan.skills = request_.streamed_skill_reserve;
     plan.least_slots = stored.least_slots;
     if (request_.router != nullptr) {
-      const StoredExperts& routed = request_.router->stored();
-      plan.skills += request_.router->trunk_memory() + routed.held_bytes +
-                     routed.least_slots * routed.slot_bytes;
+      plan.skills += kReaderBytes + LeastStreamedBytes(*request_.router);
     }
     plan.program += kReaderBytes + kBytesPerTensor * model_.weights().tensors.size() +
                     request_.budget / kPageTablePart;
@@ -196,10 +203,11 @@ void RequireFit(const MemoryPlan& plan, const std::string& file) {
   if (plan.fits()) return;
   throw Error(
       ErrorCode::kOutOfBudget,
-      fmt::format("{} are needed, but the budget is {}: trunk {}, experts {}{}, KV cache {} ({} "
-                  "positions), activations {}, tokenizer {}, program {}",
-                  FormatSize(plan.total()), FormatSize(plan.budget), FormatSize(plan.trunk),
-                  ExpertsText(plan), plan.skills == 0 ? "" : ", skills " + FormatSize(plan.skills),
+      fmt::format("{} are needed, {} more than the budget of {}: trunk {}, experts {}{}, KV cache "
+                  "{} ({} positions), activations {}, tokenizer {}, program {}",
+                  FormatSize(plan.total()), FormatSize(plan.total() - plan.budget),
+                  FormatSize(plan.budget), FormatSize(plan.trunk), ExpertsText(plan),
+                  plan.skills == 0 ? "" : ", skills " + FormatSize(plan.skills),
                   FormatSize(plan.kv), plan.context, FormatSize(plan.activations),
                   FormatSize(plan.tokenizer), FormatSize(plan.program)),
       {file, "--memory", {}});

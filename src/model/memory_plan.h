@@ -54,9 +54,11 @@ struct MemoryRequest {
   size_t sequences = 1;
   size_t logit_rows = 1;  // rows of logits that a step gives (see LogitRowsOfStep)
   // Where prompts are routed to skills: the layers that run for it (SkillRouter::OutlineFor), and
-  // what the weights of the skills that are not loaded yet may take more than the backbone's.
+  // what the weights of the skills that are not loaded yet may take more than the backbone's: of a
+  // resident model, and of a streamed one (see LeastStreamedBytes).
   const ModelOutline* router = nullptr;
   uint64_t skill_reserve = 0;
+  uint64_t streamed_skill_reserve = 0;
 };
 
 // Bytes, all of them resident.
@@ -92,6 +94,10 @@ MemoryPlan PlanMemory(const ModelOutline& model, const MemoryRequest& request);
 
 // Throws Error{kOutOfBudget} naming every part if `plan` does not fit.
 void RequireFit(const MemoryPlan& plan, const std::string& file);
+
+// The weights of a streamed model with the least that its experts need, and what is kept for each
+// tensor; of a model without experts in files, all weights.
+uint64_t LeastStreamedBytes(const ModelOutline& model);
 
 // Keys and values that one position takes in all layers.
 uint64_t KvBytesPerPosition(const ModelConfig& config, KvType type);

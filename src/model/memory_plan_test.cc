@@ -53,6 +53,10 @@ TEST(MemoryPlan, EveryOptionCostsWhatItSays) {
   request = base;
   request.sequences = 3;
   EXPECT_EQ(PlanMemory(*demo.model, request).kv, 3 * plan.kv);
+  // Two may decode beside the third one's chunk.
+  const ModelConfig& demo_config = demo.model->config();
+  EXPECT_EQ(PlanMemory(*demo.model, request).activations,
+            ActivationBytes(demo_config, plan.chunk + 2, 1));
   request = base;
   request.context = 33;
   EXPECT_EQ(PlanMemory(*demo.model, request).kv, 64u * plan.kv / 1024);
@@ -162,7 +166,8 @@ TEST(MemoryPlan, WhatDoesNotFitIsNamedByPart) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kOutOfBudget);
     EXPECT_EQ(error.where().file, "demo.cmf");
-    for (const char* part : {"trunk", "experts", "KV cache", "activations", "1.00 kB"}) {
+    for (const char* part :
+         {"trunk", "experts", "KV cache", "activations", "1.00 kB", "more than"}) {
       EXPECT_NE(error.message().find(part), std::string::npos) << part << ": " << error.message();
     }
   }

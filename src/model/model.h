@@ -122,6 +122,10 @@ class Model {
   // neither is the memory that they are read into, which is empty then.
   virtual std::optional<StreamStats> stream_stats() const = 0;
   virtual Bytes stream_memory() const = 0;
+  // Where streamed experts lie, by layer; empty if all are in memory.
+  virtual std::span<const std::vector<experts::StoredExpert>> streamed_experts() const {
+    return {};
+  }
 
   // Runs all chunks as one batch. The result for a position depends only on the tokens before it.
   // Appends logits rows [vocab_size] to *logits in chunk order. On an exception the sequences keep

@@ -19,6 +19,7 @@
 #include "formats/cmf/writer.h"
 #include "formats/verify.h"
 #include "golden.h"
+#include "model/expert_usage.h"
 #include "model/memory_plan.h"
 #include "model/model.h"
 #include "model/outline.h"
@@ -250,6 +251,81 @@ TEST_F(SkillsTest, ASkillOfAnExpertTakesItsPlace) {
   const std::vector<float> blend = Logits(skilled, "x=0.5,x.model=0.5");
   const std::vector<float> same = Logits(quarter, "");
   for (size_t i = 0; i < blend.size(); ++i) EXPECT_NEAR(blend[i], same[i], 1e-5);
+}
+
+// Skills of routed experts and of the trunk, streamed: one skill's experts come from their places
+// in the file, blended ones stay in memory.
+TEST_F(SkillsTest, StreamedSkillsAndBlends) {
+  const std::string base = "moe_qwen2_f32";
+  const std::string expert = "model.layers.1.mlp.experts.0.down_proj.weight";
+  const std::string other = "model.layers.2.mlp.experts.3.gate_proj.weight";
+  const std::string query = "model.layers.0.self_attn.q_proj.weight";
+  const Json skills = Json::array({{{"id", "x"}}, {{"id", "y"}}});
+  const std::string path = Write("streamed.cmf", base, skills,
+                                 {Scaled(base, expert, 1.5f, "skill.x." + expert),
+                                  Scaled(base, query, 0.5f, "skill.x." + query),
+                                  Scaled(base, other, 0.25f, "skill.y." + other)});
+  const std::string usage = (folder_ / "streamed.cmf.freq").string();
+  const std::shared_ptr<const formats::Checkpoint> file = formats::OpenCheckpoint(path);
+  const auto outline = [&](const std::string& chosen) {
+    LoadOptions options;
+    options.task = "none";
+    options.skills = ParseSkillChoice(chosen, *file);
+    return ModelOutline(file, options, &threads_);
+  };
+  const uint64_t all = outline("").stored().count;
+  for (const auto& [chosen, held] : {std::pair<const char*, uint64_t>{"", 0},
+                                     {"x", 0},
+                                     {"y", 0},
+                                     {"x=0.5,y=0.5", 2},
+                                     {"x", 0},
+                                     {"", 0}}) {
+    SCOPED_TRACE(chosen);
+    const ModelOutline outlined = outline(chosen);
+    EXPECT_EQ(outlined.stored().count, all - held);
+    EXPECT_EQ(outlined.stored().held_bytes != 0, held != 0);
+    const std::vector<float> expected = Logits(path, chosen);
+    for (const uint64_t slots : {uint64_t{1}, outlined.stored().least_slots, all - held}) {
+      LoadOptions options;
+      options.stream.emplace();
+      options.stream->arena_bytes = outlined.stored().ArenaBytes(slots);
+      options.stream->frequencies = usage;
+      const auto model = Load(path, chosen, options);
+      EXPECT_EQ(Logits(model.get()), expected) << slots;
+      EXPECT_EQ(model->stream_stats()->store.experts, all - held);
+    }
+    // What one of them counted, every other one knows.
+    const std::vector<uint64_t> counts =
+        UsageFile(usage, *file, outlined.weights(), outlined.stored()).Read();
+    EXPECT_EQ(counts.size(), all - held);
+    EXPECT_GT(std::count_if(counts.begin(), counts.end(), [](uint64_t n) { return n > 0; }), 0);
+  }
+}
+
+// A run that holds an expert in memory leaves its count as it was.
+TEST_F(SkillsTest, CountsOfHeldExpertsStay) {
+  const std::string expert = "model.layers.1.mlp.experts.0.down_proj.weight";
+  const Json skills = Json::array({{{"id", "x"}}, {{"id", "y"}}});
+  const std::string path = Write("counts.cmf", "moe_qwen2_f32", skills,
+                                 {Scaled("moe_qwen2_f32", expert, 1.5f, "skill.x." + expert)});
+  const std::shared_ptr<const formats::Checkpoint> file = formats::OpenCheckpoint(path);
+  LoadOptions options;
+  options.task = "none";
+  const ModelOutline plain(file, options, &threads_);
+  options.skills = ParseSkillChoice("x=0.5,y=0.5", *file);
+  const ModelOutline blend(file, options, &threads_);
+  const std::string usage = (folder_ / "counts.cmf.freq").string();
+  const size_t all = plain.stored().count;
+  const size_t held = plain.stored().layers[0].size();  // the first expert of layer 1
+  std::vector<uint64_t> first(all, 1);
+  first[held] = 5;
+  UsageFile(usage, *file, plain.weights(), plain.stored()).Save(first);
+  UsageFile blended(usage, *file, blend.weights(), blend.stored());
+  EXPECT_EQ(blended.Read(), std::vector<uint64_t>(all - 1, 1));
+  blended.Save(std::vector<uint64_t>(all - 1, 2));
+  std::vector<uint64_t> expected(all, 3);
+  expected[held] = 5;
+  EXPECT_EQ(UsageFile(usage, *file, plain.weights(), plain.stored()).Read(), expected);
 }
 
 TEST_F(SkillsTest, WhatReplacesNothingOrDoesNotFitIsRefused) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "experts/expert_reads.h"
+
 namespace moewe::model {
 namespace {
 
@@ -14,6 +16,30 @@ uint64_t RowStartBytes(const TensorView& tensor) {
 }
 
 }  // namespace
+
+double ExpertBytesPerToken(const StoredExperts& stored, const ModelConfig& config) {
+  double bytes = 0.0;
+  for (uint32_t visit = 0; visit < config.num_visits(); ++visit) {
+    const auto& experts = stored.layers[visit % config.num_layers];
+    if (experts.empty()) continue;
+    double all = 0.0;
+    for (const experts::StoredExpert& expert : experts) {
+      for (const experts::Extent& part : expert) all += static_cast<double>(part.nbytes);
+    }
+    const auto count = static_cast<double>(experts.size());
+    bytes += all / count * std::min(count, static_cast<double>(config.moe.top_k));
+  }
+  return bytes;
+}
+
+uint64_t CommonReadBytes(const StoredExperts& stored) {
+  for (const auto& layer : stored.layers) {
+    if (layer.empty()) continue;
+    const experts::ReadPlan plan = experts::PlanReads(layer.front());
+    if (plan.count != 0) return plan.reads[0].bytes;
+  }
+  return 0;
+}
 
 StoredExperts FindStoredExperts(const Weights& weights, const ModelConfig& config) {
   StoredExperts found;

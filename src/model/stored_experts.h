@@ -27,6 +27,12 @@ struct StoredExperts {
   uint64_t read_bytes = 0;  // of a slot, what is read into
 };
 
+// Bytes of streamed experts that a token goes through, at the mean size of its layers' experts.
+double ExpertBytesPerToken(const StoredExperts& stored, const ModelConfig& config);
+
+// The most common read: of the first expert there is; 0 without any.
+uint64_t CommonReadBytes(const StoredExperts& stored);
+
 // Looks at names, shapes and places only.
 StoredExperts FindStoredExperts(const Weights& weights, const ModelConfig& config);
 

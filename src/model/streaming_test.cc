@@ -6,22 +6,28 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "fake_disk.h"
 #include "formats/checkpoint.h"
+#include "formats/cmf/writer.h"
 #include "golden.h"
 #include "model/kv_cache.h"
 #include "model/model.h"
 #include "model/outline.h"
 #include "moewe/error.h"
 #include "paths.h"
+#include "tiny_model.h"
 
 namespace moewe::model {
 namespace {
@@ -135,7 +141,10 @@ TEST_P(StreamedFamily, GivesTheBitsOfTheResidentModel) {
   const StoredExperts& stored = subject.stored();
   ASSERT_GT(stored.count, 0u);
   const uint64_t half = std::max(stored.least_slots, stored.count / 2);
-  for (const uint64_t slots : {uint64_t{1}, stored.least_slots, half, stored.count}) {
+  const auto one_a_layer =
+      static_cast<uint64_t>(std::count_if(stored.layers.begin(), stored.layers.end(),
+                                          [](const auto& layer) { return !layer.empty(); }));
+  for (const uint64_t slots : {uint64_t{1}, one_a_layer, stored.least_slots, half, stored.count}) {
     for (const size_t chunk : {512, 4, 1}) {
       SCOPED_TRACE(std::to_string(slots) + " slots, chunk " + std::to_string(chunk));
       const auto disk = subject.Copy();
@@ -164,6 +173,74 @@ INSTANTIATE_TEST_SUITE_P(
       std::replace(name.begin(), name.end(), '.', '_');
       return name;
     });
+
+// In a folder of its own.
+class Scratch {
+ public:
+  Scratch() {
+    path_ = (std::filesystem::temp_directory_path() / "moewe_streaming_test.XXXXXX").string();
+    if (mkdtemp(path_.data()) == nullptr) throw std::runtime_error("no folder");
+  }
+  ~Scratch() { std::filesystem::remove_all(path_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  std::string At(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+void ExpectTheSameBits(const std::string& path, std::initializer_list<uint64_t> slots) {
+  Subject subject(path);
+  const std::vector<float> expected = LogitsOf(subject.Resident().get(), 512);
+  for (const uint64_t count : slots) {
+    for (const size_t chunk : {512, 1}) {
+      SCOPED_TRACE(std::to_string(count) + " slots, chunk " + std::to_string(chunk));
+      const auto model = subject.StreamedFrom(subject.Copy(), count, {.seed = count});
+      EXPECT_EQ(LogitsOf(model.get(), chunk), expected);
+      EXPECT_GT(model->stream_stats()->store.missed, 0u);
+    }
+  }
+}
+
+// One expert a layer, and as many as sixteen of 24 for a token.
+TEST(Streaming, OneExpertAndSixteenAtOnce) {
+  for (const auto& [experts, top_k] : {std::pair<size_t, size_t>{1, 1}, {24, 16}}) {
+    const Scratch scratch;
+    TinyModel tiny;
+    tiny.layers = 3;
+    tiny.experts = experts;
+    tiny.top_k = top_k;
+    std::ofstream(scratch.At("config.json")) << tiny.Config();
+    std::ofstream(scratch.At("model.safetensors"), std::ios::binary) << tiny.Weights();
+    ThreadPool threads(1);
+    const ModelOutline outline(formats::OpenCheckpoint(scratch.At("")), {}, &threads);
+    EXPECT_EQ(outline.stored().count, 3 * experts);
+    EXPECT_EQ(outline.stored().least_slots, top_k);
+    ExpectTheSameBits(scratch.At(""), {1, 3, top_k, 3 * experts - 1});
+  }
+}
+
+// A layer's experts are asked for once a visit.
+TEST(Streaming, ALoopedModel) {
+  const Scratch scratch;
+  const std::string path = scratch.At("looped.cmf");
+  const auto file = formats::OpenCheckpoint(Cmf("moe_qwen3_q4tp.cmf"));
+  formats::CmfPlan plan;
+  plan.header = file->config();
+  plan.header["arch"]["num_loops"] = 2;
+  for (const formats::TensorView& tensor : file->tensors()) {
+    plan.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.bytes.size()});
+  }
+  const auto writer = formats::CmfWriter::Create(std::move(plan), path);
+  for (size_t i = 0; i < file->tensors().size(); ++i) writer->Write(i, file->tensors()[i].bytes);
+  writer->Finish();
+  Subject once(Cmf("moe_qwen3_q4tp.cmf"));
+  Subject twice(path);
+  EXPECT_EQ(twice.Resident()->config().num_visits(), 2 * once.Resident()->config().num_visits());
+  EXPECT_NE(LogitsOf(twice.Resident().get(), 8), LogitsOf(once.Resident().get(), 8));
+  ExpectTheSameBits(path, {1, twice.stored().least_slots, twice.stored().count / 2});
+}
 
 TEST(Streaming, EveryMaskAndActivationsMode) {
   for (const char* task : {"none", ""}) {

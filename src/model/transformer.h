@@ -50,6 +50,10 @@ class Transformer : public Model {
     return stream_ ? std::optional(stream_->stats()) : std::nullopt;
   }
   Bytes stream_memory() const override { return stream_ ? stream_->memory() : Bytes(); }
+  std::span<const std::vector<experts::StoredExpert>> streamed_experts() const override {
+    if (!stream_) return {};
+    return stream_->stored();
+  }
 
   void Forward(std::span<const SequenceChunk> chunks, std::vector<float>* logits,
                ForwardObserver* observer) override;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "moewe/error.h"
+#include "platform/disk_pages.h"
 
 namespace moewe::model {
 namespace {
@@ -14,18 +15,6 @@ namespace {
 using formats::TensorView;
 
 constexpr uint64_t kReadBytes = uint64_t{4} << 20;
-
-// Pages of a file that are read as one, at `place` of the memory.
-struct Run {
-  uint32_t file = 0;
-  uint64_t begin = 0;  // multiples of kDiskAlignment
-  uint64_t end = 0;
-  uint64_t needed_end = 0;  // of the last tensor
-  uint64_t place = 0;
-};
-
-uint64_t RoundDown(uint64_t offset) { return offset / kDiskAlignment * kDiskAlignment; }
-uint64_t RoundUp(uint64_t offset) { return RoundDown(offset + kDiskAlignment - 1); }
 
 // Tensors lie within their files, so that no sum here overflows.
 struct TrunkLayout {
@@ -43,28 +32,27 @@ struct TrunkLayout {
     });
     for (const uint32_t i : order) {
       const TensorView& tensor = tensors[i];
-      const uint64_t begin = RoundDown(tensor.file_offset);
-      const uint64_t end = tensor.file_offset + tensor.bytes.size();
-      if (runs.empty() || runs.back().file != tensor.file_index || begin > runs.back().end) {
-        runs.push_back({tensor.file_index, begin, begin, begin, bytes});
+      const uint64_t size = tensor.bytes.size();
+      const uint64_t end = PageEnd(tensor.file_offset, size).value();
+      if (runs.empty() || !runs.back().Add(tensor.file_index, tensor.file_offset, size, end)) {
+        runs.push_back({tensor.file_index, PageBegin(tensor.file_offset), end,
+                        tensor.file_offset + size, bytes});
       }
-      Run& run = runs.back();
-      run.needed_end = std::max(run.needed_end, end);
-      bytes += RoundUp(run.needed_end) - run.end;
-      run.end = RoundUp(run.needed_end);
+      const PageRun& run = runs.back();
+      bytes = run.place + (run.end - run.begin);
       places.push_back(run.place + (tensor.file_offset - run.begin));
     }
   }
 
   std::vector<uint32_t> order;   // tensors as they lie in the files
   std::vector<uint64_t> places;  // ... and in memory
-  std::vector<Run> runs;
+  std::vector<PageRun> runs;
   uint64_t bytes = 0;
 };
 
 std::vector<DiskRead> ReadsOf(const TrunkLayout& layout, uint8_t* memory) {
   std::vector<DiskRead> reads;
-  for (const Run& run : layout.runs) {
+  for (const PageRun& run : layout.runs) {
     for (uint64_t at = run.begin; at < run.end; at += kReadBytes) {
       DiskRead read;
       read.file = run.file;

@@ -14,6 +14,7 @@
 
 #include "moewe/error.h"
 #include "platform/atomic_file.h"
+#include "platform/disk_methods.h"
 #include "platform/file_io.h"
 
 namespace moewe {
@@ -24,7 +25,6 @@ using nlohmann::json;
 
 constexpr uint64_t kLargestFile = uint64_t{1} << 20;
 constexpr size_t kMostDevices = 1000;
-constexpr uint32_t kMostRemembered = 1024;
 
 // The file's first line without blanks around it; empty if there is none.
 std::string FirstLine(const fs::path& path) {
@@ -99,7 +99,7 @@ std::optional<DiskHabit> RememberedHabit(const std::string& device) {
   if (!method.is_string() || (method != "io_uring" && method != "pread")) return std::nullopt;
   if (!depth.is_number_unsigned() || !direct.is_boolean()) return std::nullopt;
   const auto number = depth.get<uint64_t>();
-  if (number < 1 || number > kMostRemembered) return std::nullopt;
+  if (number < 1 || number > kMostDiskDepth) return std::nullopt;
   return DiskHabit{method.get<std::string>(), static_cast<uint32_t>(number), direct.get<bool>()};
 }
 

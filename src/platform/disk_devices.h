@@ -12,7 +12,7 @@ namespace moewe {
 
 struct DiskHabit {
   std::string method;  // "io_uring", "pread"
-  uint32_t depth = 0;  // 1 ... 1024
+  uint32_t depth = 0;  // 1 ... kMostDiskDepth
   bool direct = false;
 };
 

@@ -7,11 +7,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <optional>
 
+#include "platform/disk_pages.h"
 #include "platform/disk_reader.h"
 #include "platform/page_cache.h"
 
@@ -20,10 +19,6 @@ namespace {
 
 constexpr uint64_t kDirectPiece = uint64_t{1} << 30;  // a call moves less than 2 GiB
 constexpr uint64_t kBufferedPiece = uint64_t{2} << 20;
-
-struct FreePage {
-  void operator()(void* memory) const { std::free(memory); }
-};
 
 // Reads one page as demand reads will: a multiple of kDiskAlignment and of nothing larger, in the
 // file and in memory. Empty if that is direct I/O; else why not.
@@ -34,9 +29,9 @@ std::string WhyNotDirect(int fd, uint64_t size) {
     return "its file system is memory";
   }
   constexpr size_t kCoarser = 4 * kDiskAlignment;
-  const std::unique_ptr<void, FreePage> memory(std::aligned_alloc(kCoarser, kCoarser));
+  const DiskMemory memory = AllocateDiskMemory(kCoarser, kCoarser);
   if (memory == nullptr) return "no memory to try direct I/O";
-  uint8_t* into = static_cast<uint8_t*>(memory.get()) + kDiskAlignment;
+  uint8_t* into = memory.get() + kDiskAlignment;
   const uint64_t offset = size > kDiskAlignment ? kDiskAlignment : 0;
   const std::optional<uint64_t> before = CachedBytes(fd, offset, kDiskAlignment);
   ssize_t came = 0;

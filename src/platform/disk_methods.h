@@ -12,6 +12,9 @@
 
 namespace moewe {
 
+// Reads in flight, at most: what is asked for or remembered beyond is cut or not believed.
+inline constexpr uint32_t kMostDiskDepth = 256;
+
 // A thread for each read in flight; fewer if the system gives no more (DiskInfo::depth). Throws
 // Error{kOutOfBudget} if it gives none.
 std::unique_ptr<DiskReader> MakePreadReader(DiskFiles files, uint32_t depth);

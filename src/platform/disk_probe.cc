@@ -1,7 +1,6 @@
 // What a device gives, and with how many reads in flight.
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <random>
@@ -9,6 +8,7 @@
 #include "platform/disk_devices.h"
 #include "platform/disk_files.h"
 #include "platform/disk_methods.h"
+#include "platform/disk_pages.h"
 #include "platform/disk_reader.h"
 #include "platform/paths.h"
 #include "platform/timed_reads.h"
@@ -21,17 +21,13 @@ using Method = DiskOptions::Method;
 
 // With a single one the disk would rest from its end until somebody notices.
 constexpr uint32_t kLeastDepth = 2;
-constexpr uint32_t kMostTried = 32;
+constexpr uint32_t kMostProbedDepth = 32;
 // A depth or method is better if it is by so much.
 constexpr double kBetter = 1.05;
 constexpr uint64_t kMostMemory = uint64_t{64} << 20;
 constexpr uint64_t kMostBytes = uint64_t{16} << 20;  // a read
 // Depths that are tried (2, 4, 8, 16, 32), the other method, and what was chosen.
 constexpr double kSlices = 7;
-
-struct FreeMemory {
-  void operator()(uint8_t* memory) const { std::free(memory); }
-};
 
 class Prober {
  public:
@@ -40,9 +36,9 @@ class Prober {
     const uint64_t wanted = (std::clamp<uint64_t>(bytes, 1, kMostBytes) - 1) / kDiskAlignment + 1;
     bytes_ = std::clamp<uint64_t>(wanted, 1, std::max<uint64_t>(pages, 1)) * kDiskAlignment;
     places_ = pages - std::min(pages, bytes_ / kDiskAlignment) + 1;
-    most_depth_ =
-        static_cast<uint32_t>(std::clamp<uint64_t>(kMostMemory / bytes_, kLeastDepth, kMostTried));
-    memory_.reset(static_cast<uint8_t*>(std::aligned_alloc(kDiskAlignment, most_depth_ * bytes_)));
+    most_depth_ = static_cast<uint32_t>(
+        std::clamp<uint64_t>(kMostMemory / bytes_, kLeastDepth, kMostProbedDepth));
+    memory_ = AllocateDiskMemory(most_depth_ * bytes_);
     if (memory_ == nullptr) throw Error(ErrorCode::kOutOfBudget, "no memory to measure a disk");
   }
 
@@ -69,7 +65,7 @@ class Prober {
   uint64_t bytes_ = 0;
   uint64_t places_ = 1;  // pages where a read may begin
   uint32_t most_depth_ = 0;
-  std::unique_ptr<uint8_t, FreeMemory> memory_;
+  DiskMemory memory_;
   std::mt19937_64 random_{std::random_device()()};
 };
 

@@ -14,7 +14,6 @@ namespace {
 using Method = DiskOptions::Method;
 
 constexpr uint32_t kDefaultDepth = 4;
-constexpr uint32_t kMostDepth = 256;
 // Below this, reading everything takes less than measuring how.
 constexpr uint64_t kWorthProbing = uint64_t{256} << 20;
 constexpr uint64_t kProbedBytes = uint64_t{1} << 20;
@@ -56,7 +55,7 @@ std::unique_ptr<DiskReader> OpenDiskReader(std::span<const std::string> files,
     depth = habit ? habit->depth : kDefaultDepth;
     if (habit && habit->method == "pread" && method == Method::kAuto) method = Method::kPread;
   }
-  return MakeDiskReader(std::move(opened), method, std::min(depth, kMostDepth), options.memory);
+  return MakeDiskReader(std::move(opened), method, std::min(depth, kMostDiskDepth), options.memory);
 }
 
 }  // namespace moewe

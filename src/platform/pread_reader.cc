@@ -3,8 +3,8 @@
 
 #include <cerrno>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -20,9 +20,10 @@ class PreadReader : public DiskReader {
  public:
   PreadReader(DiskFiles files, uint32_t depth) : files_(std::move(files.files)) {
     info_ = {"pread", files.direct, std::move(files.fallback), 0};
+    threads_.reserve(depth);
     try {
       while (threads_.size() < depth) threads_.emplace_back([this] { Work(); });
-    } catch (const std::system_error& error) {
+    } catch (const std::exception& error) {  // of the system's, or no memory for it
       if (threads_.empty()) {
         throw Error(ErrorCode::kOutOfBudget,
                     std::string("cannot start a thread that reads: ") + error.what());
