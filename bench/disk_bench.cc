@@ -1,5 +1,7 @@
 // Random reads of a file by method, size and depth, as a Markdown table:
 //
+// A depth is of reads, or of the pieces that a large direct one is divided into.
+//
 //   disk_bench FILE [SECONDS]      a file of several GB, on the disk that is meant
 //
 // Rounds over all cells, so that a disk that slows down (virtual ones do, after a burst) does so
@@ -19,6 +21,7 @@
 
 #include "moewe/error.h"
 #include "platform/disk_reader.h"
+#include "platform/huge_memory.h"
 #include "platform/paths.h"
 
 namespace moewe {
@@ -97,12 +100,9 @@ void Table(const std::string& file, uint64_t bytes, double seconds) {
       {"pread, direct", Method::kPread, true, false},
       {"io_uring, buffered", Method::kUring, false, false},
       {"pread, buffered", Method::kPread, false, false}};
-  const std::vector<uint32_t> depths = {1, 2, 4, 8, 16};
+  const std::vector<uint32_t> depths = {2, 4, 8, 16, 32};
   const uint64_t size = depths.back() * bytes;
-  const std::unique_ptr<uint8_t, decltype(&std::free)> memory(
-      static_cast<uint8_t*>(
-          std::aligned_alloc(uint64_t{2} << 20, (size + (2 << 20) - 1) >> 21 << 21)),
-      &std::free);
+  const HugeMemory memory(size);  // small pages would be what is measured
   std::mt19937_64 random(1);
   std::vector<std::vector<std::vector<Cell>>> cells(setups.size(),
                                                     std::vector<std::vector<Cell>>(depths.size()));
@@ -110,7 +110,7 @@ void Table(const std::string& file, uint64_t bytes, double seconds) {
     for (size_t s = 0; s < setups.size(); ++s) {
       for (size_t d = 0; d < depths.size(); ++d) {
         cells[s][d].push_back(
-            Measure(file, setups[s], bytes, depths[d], seconds, {memory.get(), size}, random));
+            Measure(file, setups[s], bytes, depths[d], seconds, memory.memory(), random));
       }
     }
   }

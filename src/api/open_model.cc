@@ -10,7 +10,9 @@
 #include "base/size.h"
 #include "experts/expert_frequencies.h"
 #include "model/skilled_checkpoint.h"
+#include "model/trunk_memory.h"
 #include "moewe/error.h"
+#include "platform/disk_reader.h"
 #include "platform/memory_limits.h"
 
 namespace moewe::api {
@@ -82,6 +84,16 @@ std::vector<model::SkillChoice> Choices(const std::vector<std::string>& ids, boo
   return choices;
 }
 
+// What the skills' tensors take in a trunk that is not read anew, at most: pages of their own, of
+// which the backbone has others' parts.
+uint64_t SharedPages(const formats::Checkpoint& checkpoint, const model::SkillChoice& choice) {
+  uint64_t tensors = 0;
+  for (const model::WeightedSkill& skill : choice) {
+    tensors += model::TensorsOfSkill(checkpoint, skill.id).size();
+  }
+  return 2 * kDiskAlignment * tensors;
+}
+
 // What a streamed model with chosen skills may take more than the backbone: by outlines, since it
 // depends on where tensors lie, which experts are blended, and how large the largest one is.
 uint64_t StreamedReserve(const PlannedModel& planned, bool pairs) {
@@ -93,7 +105,8 @@ uint64_t StreamedReserve(const PlannedModel& planned, bool pairs) {
     load.skills = choice;
     load.task = "none";
     const model::ModelOutline outline(planned.checkpoint, load, planned.threads.get());
-    most = std::max(most, model::LeastStreamedBytes(outline));
+    most = std::max(most,
+                    model::LeastStreamedBytes(outline) + SharedPages(*planned.checkpoint, choice));
   }
   return most - backbone;
 }
@@ -102,9 +115,11 @@ uint64_t StreamedReserve(const PlannedModel& planned, bool pairs) {
 // programs, too: nothing is put beside their files.
 void SetStream(const model::MemoryPlan& plan, const model::StoredExperts& stored,
                const formats::Checkpoint& checkpoint, model::LoadOptions* load) {
+  const auto trunk = load->stream ? load->stream->trunk : nullptr;
   load->stream.reset();
   if (!plan.streamed) return;
   model::StreamOptions& stream = load->stream.emplace();
+  stream.trunk = trunk;
   stream.arena_bytes = stored.ArenaBytes(plan.slots);
   if (checkpoint.kind() != formats::CheckpointKind::kHuggingFace) {
     stream.frequencies = experts::FrequencyPath(checkpoint.files().front());
@@ -175,6 +190,9 @@ OpenModel Open(const std::string& path, const ModelOptions& options, LogitsOfSte
   open.kv_type = open.request.kv_type;
   open.context = open.plan.context;
   open.chunk = std::min(open.plan.chunk, open.context);
+  if (open.routed != nullptr && open.load.stream) {
+    open.load.stream->trunk = std::make_shared<model::TrunkMemory>();
+  }
   open.model = model::Model::Load(std::move(*planned.model), FirstLoad(open.load, options),
                                   open.threads.get());
   open.load.backbone_verified = true;
@@ -184,6 +202,7 @@ OpenModel Open(const std::string& path, const ModelOptions& options, LogitsOfSte
     if (of_router.stream) {
       of_router.stream->arena_bytes = stored.ArenaBytes(stored.least_slots);
       of_router.stream->frequencies.clear();
+      of_router.stream->trunk = nullptr;
     }
     open.router =
         std::make_unique<model::SkillRouter>(open.checkpoint, of_router, open.threads.get());
@@ -220,7 +239,8 @@ void OpenModel::Bind(const model::SkillChoice& skills) {
   bound.least = false;
   bound.context = context;
   bound.chunk = chunk;
-  bound.skill_reserve = bound.streamed_skill_reserve = 0;
+  bound.skill_reserve = 0;
+  bound.streamed_skill_reserve = SharedPages(*checkpoint, skills);
   const model::MemoryPlan now = model::PlanMemory(outline, bound);
   model::RequireFit(now, checkpoint->files().front());
   SetStream(now, outline.stored(), *checkpoint, &load);

@@ -28,8 +28,9 @@ DiskTurns::DiskTurns(const model::Model& model) {
   options.method =
       stats->disk.method == "io_uring" ? DiskOptions::Method::kUring : DiskOptions::Method::kPread;
   options.direct = stats->disk.direct;
-  options.depth = static_cast<uint32_t>(std::clamp<uint64_t>(kMostMemory / slot_bytes_, 1, 32));
-  memory_ = std::make_unique<experts::Arena>(options.depth * slot_bytes_);
+  options.depth = kDepth;
+  const uint64_t slots = std::clamp<uint64_t>(kMostMemory / slot_bytes_, 1, kDepth);
+  memory_ = std::make_unique<experts::Arena>(slots * slot_bytes_);
   reader_ = OpenDiskReader(model.checkpoint().files(), options);
 }
 

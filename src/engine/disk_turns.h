@@ -19,6 +19,7 @@ class DiskTurns {
  public:
   // Memory that it takes at most, unless a single read is larger.
   static constexpr uint64_t kMostMemory = uint64_t{8} << 20;
+  static constexpr uint32_t kDepth = 32;  // reads, or pieces of them, in flight
 
   // `model` is streamed, with the disk that its statistics name. Throws what opening its files
   // throws.

@@ -219,6 +219,7 @@ bool ExpertLoader::Check(ExpertId id) {
   try {
     options_.check(ids_.layer(id), Loaded(id));
     entry.checked = true;
+    Poll(false);  // that took its time: the disk should not wait for its next reads
     return true;
   } catch (const Error&) {
     if (entry.rechecked) {

@@ -82,6 +82,7 @@ void ExpertStore::Impl::Prefetch(uint32_t layer, std::span<const uint32_t> exper
   const size_t most = slots.slots() / kGuessShare;
   if (most == 0 || layer >= ids.layers() || next_read < to_read.size()) return;
   loader.Poll(false);
+  TakeBackGuesses(layer, experts);
   for (const uint32_t expert : experts) {
     if (expert >= ids.experts(layer)) continue;
     const ExpertId id = ids.id(layer, expert);
@@ -99,6 +100,19 @@ void ExpertStore::Impl::Prefetch(uint32_t layer, std::span<const uint32_t> exper
     guesses.push_back({layer, id});
   }
   loader.Submit();
+}
+
+// A later look at a layer knows more: what it does not repeat is not read, unless that has begun.
+void ExpertStore::Impl::TakeBackGuesses(uint32_t layer, std::span<const uint32_t> experts) {
+  const bool wrong = std::any_of(guesses.begin(), guesses.end(), [&](const Guess& guess) {
+    return guess.layer == layer && loader.entry(guess.id).phase == Phase::kReading &&
+           std::find(experts.begin(), experts.end(), guess.id - ids.id(layer, 0)) == experts.end();
+  });
+  if (!wrong) return;
+  loader.CancelQueued();
+  std::erase_if(guesses, [&](const Guess& guess) {
+    return guess.layer == layer && score.pays() && loader.entry(guess.id).phase == Phase::kAbsent;
+  });
 }
 
 void ExpertStore::Impl::Prewarm(std::span<const uint64_t> given) {

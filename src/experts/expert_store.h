@@ -111,8 +111,9 @@ class ExpertStore {
 
   // Experts of `layer` that its next step will likely ask for, most likely first: read while no
   // demand read waits, into slots that the policy gives away, at most a quarter of all. They stay
-  // until that step, unless demand needs their slots. Reads nothing while guesses prove wrong too
-  // often to be worth the disk's time, but goes on scoring them.
+  // until that step, unless demand needs their slots. Called again for the same step, with a better
+  // guess, it takes back what is not repeated and has not begun. Reads nothing while guesses prove
+  // wrong too often to be worth the disk's time, but goes on scoring them.
   void Prefetch(uint32_t layer, std::span<const uint32_t> experts);
 
   // Whether Prefetch is worth a guess at the next step: while guesses are given up, only now and

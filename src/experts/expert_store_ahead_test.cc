@@ -126,6 +126,31 @@ TEST(PrefetchTest, NeverMoreThanAShareOfTheSlots) {
   EXPECT_FALSE(small.store->WantsGuesses());
 }
 
+// The second look at a layer takes back what it does not repeat, but for what has begun.
+TEST(PrefetchTest, ABetterGuessReplacesWhatHasNotBegun) {
+  Fixture f({16, 16}, 32, 1);
+  f.Prefetch(1, {3, 5, 6});  // of nine reads one has begun
+  f.Prefetch(1, {5, 7});
+  f.Idle();
+  EXPECT_EQ(f.store->stats().bytes_read, 7 * kPage);
+  f.Step(1, {5, 7});
+  StoreStats stats = f.store->stats();
+  EXPECT_EQ(stats.prefetched, 2u);
+  EXPECT_EQ(stats.missed, 0u);
+  EXPECT_EQ(stats.bytes_read, 7 * kPage);
+  // A repeated guess reads nothing twice.
+  f.Prefetch(1, {8, 9});
+  f.Prefetch(1, {9, 8});
+  f.Step(1, {8, 9});
+  EXPECT_EQ(f.store->stats().bytes_read, 13 * kPage);
+  // Other layers' guesses stay.
+  f.Prefetch(0, {1, 2});
+  f.Prefetch(1, {10});
+  f.Idle();
+  f.Step(0, {1, 2});
+  EXPECT_EQ(f.store->stats().prefetched, 6u);
+}
+
 // The least arena, a quarter of it with guesses that are being read or kept: they yield.
 TEST(PrefetchTest, DemandTakesTheSlotsOfGuesses) {
   for (const bool read : {false, true}) {

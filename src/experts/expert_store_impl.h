@@ -73,6 +73,7 @@ struct ExpertStore::Impl {
  private:
   void Ask(ExpertId id);
   void SettleGuesses(uint32_t layer);
+  void TakeBackGuesses(uint32_t layer, std::span<const uint32_t> experts);
   bool IsGuessed(ExpertId id) const {
     return std::any_of(guesses.begin(), guesses.end(), [id](const Guess& g) { return g.id == id; });
   }

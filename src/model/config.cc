@@ -9,6 +9,7 @@
 #include "model/config_limits.h"
 #include "model/config_smoe.h"
 #include "model/rope_config.h"
+#include "platform/mapped_pages.h"
 
 namespace moewe::model {
 
@@ -23,6 +24,23 @@ void AssignRopes(const Rope& global, const Rope& local, ModelConfig* config) {
 }
 
 namespace {
+
+// Looks at mapped bytes once, piece by piece: a model that is streamed has no room for two matrices
+// of its vocabulary beside their copy.
+bool SameBytes(Bytes a, Bytes b) {
+  constexpr size_t kPiece = size_t{4} << 20;
+  if (a.size() != b.size()) return false;
+  for (size_t at = 0; at < a.size(); at += kPiece) {
+    const size_t size = std::min(kPiece, a.size() - at);
+    const Bytes left = a.subspan(at, size);
+    const Bytes right = b.subspan(at, size);
+    const bool same = std::ranges::equal(left, right);
+    ForgetPages(left);
+    ForgetPages(right);
+    if (!same) return false;
+  }
+  return true;
+}
 
 // transformers ties the head only if it is absent or repeats the embedding, whatever the config
 // says.
@@ -40,7 +58,7 @@ void UntieDifferingHead(const formats::Checkpoint& checkpoint, ModelConfig* conf
       find({"model.embed_tokens.weight", "language_model.model.embed_tokens.weight",
             "model.language_model.embed_tokens.weight"});
   if (head == nullptr || embedding == nullptr) return;
-  if (head->dtype == embedding->dtype && std::ranges::equal(head->bytes, embedding->bytes)) return;
+  if (head->dtype == embedding->dtype && SameBytes(head->bytes, embedding->bytes)) return;
   config->tie_word_embeddings = false;
   config->warnings.list.push_back(
       "the config ties lm_head to the embedding, but both are there and differ: they were not "

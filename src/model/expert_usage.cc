@@ -26,8 +26,8 @@ UsageFile::UsageFile(std::string path, const formats::Checkpoint& checkpoint,
   std::vector<experts::ModelFile> files;
   for (const std::string& file : checkpoint.files()) {
     std::error_code unknown;
-    const std::filesystem::path path(file);
-    files.push_back({path.filename().string(), std::filesystem::file_size(path, unknown)});
+    const std::filesystem::path at(file);
+    files.push_back({at.filename().string(), std::filesystem::file_size(at, unknown)});
   }
   key_ = experts::FrequencyKey(files, per_layer);
 }

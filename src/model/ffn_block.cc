@@ -14,7 +14,7 @@ namespace moewe::model {
 namespace {
 
 // Rows of a step for whose next layer guesses are made: more ask for most of its experts anyway.
-constexpr size_t kMostGuessed = 4;
+constexpr size_t kMostGuessed = 16;
 
 // The elements of `all` at `indices`; all of them if there are none.
 std::vector<float> Gather(const std::vector<float>& all, const std::vector<uint32_t>& indices) {
@@ -175,9 +175,7 @@ void MoeBlock::RunStreamed(const Step& step, const float* x) {
   stream_->Begin(layer_, {wanted, num_wanted});
   // While the first of them are read: what needs no reading, and a look at the layer that follows.
   run(used);
-  if (next_ != nullptr && step.rows.size() <= kMostGuessed && stream_->WantsGuesses()) {
-    next_->Foresee(step);
-  }
+  if (next_ != nullptr) next_->Foresee(step);
   for (auto loaded = stream_->Next(); !loaded.empty(); loaded = stream_->Next()) {
     used = 0;
     for (const ExpertStream::Loaded& expert : loaded) {
@@ -191,6 +189,7 @@ void MoeBlock::RunStreamed(const Step& step, const float* x) {
 // changes the choice.
 void MoeBlock::Foresee(const Step& step) {
   const size_t n = step.rows.size();
+  if (stream_ == nullptr || n > kMostGuessed || !stream_->WantsGuesses()) return;
   const size_t hidden = config_.hidden_size;
   float* input = scratch_.guess_input.Need(n * hidden);
   uint32_t* ids = scratch_.guess_ids.Need(2 * n * top_k_);

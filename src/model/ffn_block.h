@@ -61,6 +61,10 @@ class MoeBlock {
   // The block that runs next, whose experts this one may foresee. Null = none.
   void SetNext(MoeBlock* next) { next_ = next; }
 
+  // Before the layer's mixer runs: has the experts read that it likely will choose, if that is of
+  // use. The residual stream lacks nothing but what the mixer adds.
+  void Foresee(const Step& step);
+
   // out[rows, hidden] = sum over chosen experts + shared expert. Throws Error{kHashMismatch}, and
   // as ExpertStream.
   void Run(const Step& step, const float* x, float* out);
@@ -75,7 +79,6 @@ class MoeBlock {
   size_t AddShared(size_t n);
   void RunResident(const Step& step, const float* x);
   void RunStreamed(const Step& step, const float* x);
-  void Foresee(const Step& step);
   void Combine(const Step& step, size_t row, float* out) const;
   void VerifyExperts(ThreadPool& pool, std::span<const uint32_t> experts);
 

@@ -137,7 +137,7 @@ class Planner {
     if (request_.least) return Streamed(kLeastStreamedChunk);
     for (uint32_t chunk = kStreamedChunk; chunk > kLeastStreamedChunk; chunk /= 2) {
       const MemoryPlan plan = Streamed(chunk);
-      if (plan.fits() && plan.activations <= (plan.activations + plan.kv + plan.arena) / 8) {
+      if (plan.fits() && plan.activations <= (plan.activations + plan.kv + plan.arena) / 5) {
         return plan;
       }
     }

@@ -24,6 +24,7 @@ namespace moewe::model {
 using TokenId = int32_t;
 
 class ModelOutline;
+class TrunkMemory;
 
 // When stored tensor hashes are checked.
 enum class Verify : uint8_t {
@@ -39,6 +40,9 @@ struct StreamOptions {
   // ones are read ahead when the model is loaded, and when it goes the file has its accesses too.
   // Empty = none. A file that can't be read or written changes nothing.
   std::string frequencies;
+  // Where the trunk is, if it shall outlive the model: with the same for the next one over these
+  // files, only what differs is read. No two models at a time.
+  std::shared_ptr<TrunkMemory> trunk;
   // For tests: who reads `files`, into `memory` (empty = anywhere). Empty: OpenDiskReader.
   std::function<std::unique_ptr<DiskReader>(std::span<const std::string> files,
                                             std::span<uint8_t> memory)>

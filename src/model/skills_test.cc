@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "fake_disk.h"
 #include "formats/cmf/cmf_file.h"
 #include "formats/cmf/writer.h"
 #include "formats/verify.h"
@@ -25,6 +26,7 @@
 #include "model/outline.h"
 #include "model/skill_router.h"
 #include "model/skilled_checkpoint.h"
+#include "model/trunk_memory.h"
 #include "moewe/error.h"
 
 namespace moewe::model {
@@ -258,7 +260,7 @@ TEST_F(SkillsTest, ASkillOfAnExpertTakesItsPlace) {
 TEST_F(SkillsTest, StreamedSkillsAndBlends) {
   const std::string base = "moe_qwen2_f32";
   const std::string expert = "model.layers.1.mlp.experts.0.down_proj.weight";
-  const std::string other = "model.layers.2.mlp.experts.3.gate_proj.weight";
+  const std::string other = "model.layers.1.mlp.experts.3.gate_proj.weight";
   const std::string query = "model.layers.0.self_attn.q_proj.weight";
   const Json skills = Json::array({{{"id", "x"}}, {{"id", "y"}}});
   const std::string path = Write("streamed.cmf", base, skills,
@@ -300,6 +302,61 @@ TEST_F(SkillsTest, StreamedSkillsAndBlends) {
     EXPECT_EQ(counts.size(), all - held);
     EXPECT_GT(std::count_if(counts.begin(), counts.end(), [](uint64_t n) { return n > 0; }), 0);
   }
+}
+
+// Skills that take turns over one trunk: each reads what the one before has not left.
+TEST_F(SkillsTest, ATrunkIsNotReadAnew) {
+  const std::string base = "moe_qwen2_f32";
+  const std::string query = "model.layers.0.self_attn.q_proj.weight";
+  const std::string norm = "model.layers.2.input_layernorm.weight";
+  const std::string output = "model.layers.1.self_attn.o_proj.weight";
+  const Json skills = Json::array({{{"id", "x"}}, {{"id", "y"}}});
+  const std::string path = Write(
+      "turns.cmf", base, skills,
+      {Scaled(base, query, 0.5f, "skill.x." + query), Scaled(base, norm, 0.5f, "skill.x." + norm),
+       Scaled(base, output, 0.25f, "skill.y." + output)});
+  const std::shared_ptr<const formats::Checkpoint> file = formats::OpenCheckpoint(path);
+  LoadOptions options;
+  options.task = "none";
+  const ModelOutline outline(file, options, &threads_);
+  const auto disk = std::make_shared<FakeDisk>();
+  disk->AddFile(path);
+  options.stream.emplace();
+  options.stream->arena_bytes = outline.stored().ArenaBytes(outline.stored().count);
+  options.stream->open_reader = [disk](std::span<const std::string>, std::span<uint8_t>) {
+    return disk->MakeReader();
+  };
+  options.stream->trunk = std::make_shared<TrunkMemory>();
+  const auto read_for = [&](const std::string& chosen) {
+    const uint64_t before = disk->bytes_read();
+    const auto model = Load(path, chosen, options);
+    const uint64_t read = disk->bytes_read() - before;
+    EXPECT_EQ(Logits(model.get()), Logits(path, chosen)) << chosen;
+    return read;
+  };
+  const uint64_t whole = read_for("");
+  EXPECT_GE(whole, outline.trunk_memory() / 2);
+  const uint64_t edges = 2 * kDiskAlignment;
+  const uint64_t matrix = 64 * 64 * sizeof(float);
+  EXPECT_EQ(read_for(""), 0u);
+  // What the skill has of its own; then what it had replaced.
+  for (const std::string chosen : {"x", ""}) {
+    const uint64_t read = read_for(chosen);
+    EXPECT_GE(read, matrix) << chosen;
+    EXPECT_LE(read, matrix + edges + kDiskAlignment + edges) << chosen;
+  }
+  EXPECT_GT(read_for("x"), 0u);
+  EXPECT_LE(read_for("y"), 2 * matrix + 4 * edges);
+  // A blend is in no file: what it replaces is given back, and read again later.
+  EXPECT_LT(read_for("x=0.5,y=0.5"), whole / 2);
+  EXPECT_LT(read_for(""), whole / 2);
+  EXPECT_EQ(read_for(""), 0u);
+  // A fault leaves what is there.
+  disk->FailReads(0, file->Find("skill.y." + output)->file_offset, -1);
+  EXPECT_EQ(Thrown([&] { read_for("y"); }), ErrorCode::kIo);
+  disk->ClearFaults();
+  EXPECT_LE(read_for("y"), matrix + edges);
+  EXPECT_LE(read_for(""), matrix + edges);
 }
 
 // A run that holds an expert in memory leaves its count as it was.

@@ -42,9 +42,11 @@ std::unique_ptr<Transformer> Transformer::Load(
                                          nullptr);
   }
   Weights found = BindWeights(*checkpoint, config, TensorHashes::kIgnore, BytesToRead::kNone);
-  std::unique_ptr<experts::Arena> trunk =
-      ReadTrunk(*checkpoint, found.uses, OpenReader(*options.stream, checkpoint->files(), {}),
-                &found.tensors);
+  std::shared_ptr<TrunkMemory> trunk = options.stream->trunk;
+  if (trunk == nullptr) trunk = std::make_shared<TrunkMemory>();
+  trunk->Hold(
+      *checkpoint, found.uses, [&] { return OpenReader(*options.stream, checkpoint->files(), {}); },
+      &found.tensors);
   Weights weights = BindTensors(*checkpoint, config, std::move(found.tensors),
                                 HashesOfCopy(options), BytesToRead::kTrunk);
   return std::make_unique<Transformer>(std::move(checkpoint), std::move(config), std::move(weights),
@@ -53,7 +55,7 @@ std::unique_ptr<Transformer> Transformer::Load(
 
 Transformer::Transformer(std::shared_ptr<const formats::Checkpoint> checkpoint, ModelConfig config,
                          Weights weights, TaskMask mask, const LoadOptions& options,
-                         ThreadPool* pool, std::unique_ptr<experts::Arena> trunk)
+                         ThreadPool* pool, std::shared_ptr<const void> trunk)
     : checkpoint_(std::move(checkpoint)),
       trunk_(std::move(trunk)),
       config_(std::move(config)),
@@ -191,6 +193,7 @@ void Transformer::RunLayer(int visit, const Step& step) {
     return;
   }
 
+  if (auto* moe = std::get_if<MoeBlock>(&layer.ffn)) moe->Foresee(step);
   Norm(hidden_, layer.weights->attention_norm, n, normed_);
   std::visit([&](auto& block) { block.Run(step, normed_, branch_); }, layer.mixer);
   if (observer != nullptr) observer->OnAttention(visit, branch_, n);

@@ -9,7 +9,6 @@
 #include <variant>
 #include <vector>
 
-#include "experts/arena.h"
 #include "model/attention_block.h"
 #include "model/expert_stream.h"
 #include "model/ffn_block.h"
@@ -31,7 +30,7 @@ class Transformer : public Model {
   // `trunk`: what tensors of `weights` point into, if that is not the checkpoint.
   Transformer(std::shared_ptr<const formats::Checkpoint> checkpoint, ModelConfig config,
               Weights weights, TaskMask mask, const LoadOptions& options, ThreadPool* pool,
-              std::unique_ptr<experts::Arena> trunk);
+              std::shared_ptr<const void> trunk);
 
   const ModelConfig& config() const override { return config_; }
   const formats::Checkpoint& checkpoint() const override { return *checkpoint_; }
@@ -80,7 +79,7 @@ class Transformer : public Model {
   void LinkBlocks();
 
   const std::shared_ptr<const formats::Checkpoint> checkpoint_;
-  const std::unique_ptr<experts::Arena> trunk_;
+  const std::shared_ptr<const void> trunk_;
   const ModelConfig config_;
   const Weights weights_;
   const TaskMask mask_;

@@ -4,6 +4,7 @@
 #define MOEWE_MODEL_TRUNK_MEMORY_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -26,6 +27,34 @@ std::unique_ptr<experts::Arena> ReadTrunk(const formats::Checkpoint& checkpoint,
                                           std::span<const TensorUse> uses,
                                           std::unique_ptr<DiskReader> reader,
                                           std::vector<formats::TensorView>* tensors);
+
+// The trunk of one model after another over the same files, as with skills that take turns: what
+// the next one needs as well stays where it is. One thread at a time.
+class TrunkMemory {
+ public:
+  using MakeReader = std::function<std::unique_ptr<DiskReader>()>;
+
+  // As ReadTrunk, which reads what is not there; all else that is there is given back, so that the
+  // model that had it before must be gone. `make_reader` is called if something has to be read.
+  // Throws as ReadTrunk; what was there and is needed still is, then.
+  void Hold(const formats::Checkpoint& checkpoint, std::span<const TensorUse> uses,
+            const MakeReader& make_reader, std::vector<formats::TensorView>* tensors);
+
+ private:
+  // Pages of a file and where they are.
+  struct Part {
+    uint32_t file = 0;
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    uint8_t* at = nullptr;
+  };
+
+  const Part* Find(const formats::TensorView& tensor) const;
+  void KeepOnly(std::span<const Part> needed);
+
+  std::vector<Part> parts_;  // by file and place
+  std::vector<std::unique_ptr<experts::Arena>> arenas_;
+};
 
 }  // namespace moewe::model
 

@@ -25,6 +25,7 @@ using nlohmann::json;
 
 constexpr uint64_t kLargestFile = uint64_t{1} << 20;
 constexpr size_t kMostDevices = 1000;
+constexpr int kVersion = 2;  // 1 counted large reads as one
 
 // The file's first line without blanks around it; empty if there is none.
 std::string FirstLine(const fs::path& path) {
@@ -59,9 +60,9 @@ json ReadCache(const std::string& path) {
   } catch (const Error&) {
     // No memory.
   }
-  if (!cache.is_object() || cache.value("version", json()) != 1 || !cache.contains("devices") ||
-      !cache["devices"].is_object()) {
-    return {{"version", 1}, {"devices", json::object()}};
+  if (!cache.is_object() || cache.value("version", json()) != kVersion ||
+      !cache.contains("devices") || !cache["devices"].is_object()) {
+    return {{"version", kVersion}, {"devices", json::object()}};
   }
   return cache;
 }

@@ -15,6 +15,10 @@ namespace moewe {
 // Reads in flight, at most: what is asked for or remembered beyond is cut or not believed.
 inline constexpr uint32_t kMostDiskDepth = 256;
 
+// Large reads are on their way in pieces of this size at most: side by side, a few MB of them get
+// what a disk behind a hypervisor can give, fewer and larger ones half of it.
+inline constexpr uint64_t kDiskPiece = uint64_t{256} << 10;
+
 // A thread for each read in flight; fewer if the system gives no more (DiskInfo::depth). Throws
 // Error{kOutOfBudget} if it gives none.
 std::unique_ptr<DiskReader> MakePreadReader(DiskFiles files, uint32_t depth);
@@ -24,7 +28,8 @@ std::unique_ptr<DiskReader> MakePreadReader(DiskFiles files, uint32_t depth);
 std::unique_ptr<DiskReader> MakeUringReader(DiskFiles* files, uint32_t depth,
                                             std::span<uint8_t> memory, std::string* why_not);
 
-// By `method` if that works, else by pread, which its info then says. kAuto: io_uring for direct
+// By `method` if that works, else by pread, which its info then says; direct reads in pieces of
+// kDiskPiece, which `depth` counts. kAuto: io_uring for direct
 // reads, pread for those through the page cache, which keep a CPU busy with copying.
 std::unique_ptr<DiskReader> MakeDiskReader(DiskFiles files, DiskOptions::Method method,
                                            uint32_t depth, std::span<uint8_t> memory);

@@ -1,15 +1,18 @@
 // What a device gives, and with how many reads in flight.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <random>
+#include <span>
+#include <vector>
 
 #include "platform/disk_devices.h"
 #include "platform/disk_files.h"
 #include "platform/disk_methods.h"
-#include "platform/disk_pages.h"
 #include "platform/disk_reader.h"
+#include "platform/huge_memory.h"
 #include "platform/paths.h"
 #include "platform/timed_reads.h"
 
@@ -20,52 +23,72 @@ using Clock = std::chrono::steady_clock;
 using Method = DiskOptions::Method;
 
 // With a single one the disk would rest from its end until somebody notices.
-constexpr uint32_t kLeastDepth = 2;
-constexpr uint32_t kMostProbedDepth = 32;
+constexpr std::array<uint32_t, 5> kDepths = {2, 4, 8, 16, 32};
 // A depth or method is better if it is by so much.
 constexpr double kBetter = 1.05;
-constexpr uint64_t kMostMemory = uint64_t{64} << 20;
 constexpr uint64_t kMostBytes = uint64_t{16} << 20;  // a read
-// Depths that are tried (2, 4, 8, 16, 32), the other method, and what was chosen.
-constexpr double kSlices = 7;
+// All depths, and then both methods, take turns: what a disk gives changes from moment to moment.
+constexpr int kRounds = 3;
+// Warming up, the turns, and one more with what was chosen, which may take longer.
+constexpr double kSlices = 1 + kRounds * (kDepths.size() + 2) + 4;
+
+// A way of reading, with what it gave so far.
+struct Way {
+  std::unique_ptr<DiskReader> reader;
+  uint64_t bytes = 0;
+  double seconds = 0.0;
+  double speed() const { return seconds > 0.0 ? static_cast<double>(bytes) / seconds : 0.0; }
+};
 
 class Prober {
  public:
-  Prober(const std::string& file, uint64_t bytes) : file_(file) {
-    const uint64_t pages = FileSize(file) / kDiskAlignment;
-    const uint64_t wanted = (std::clamp<uint64_t>(bytes, 1, kMostBytes) - 1) / kDiskAlignment + 1;
-    bytes_ = std::clamp<uint64_t>(wanted, 1, std::max<uint64_t>(pages, 1)) * kDiskAlignment;
-    places_ = pages - std::min(pages, bytes_ / kDiskAlignment) + 1;
-    most_depth_ = static_cast<uint32_t>(
-        std::clamp<uint64_t>(kMostMemory / bytes_, kLeastDepth, kMostProbedDepth));
-    memory_ = AllocateDiskMemory(most_depth_ * bytes_);
-    if (memory_ == nullptr) throw Error(ErrorCode::kOutOfBudget, "no memory to measure a disk");
+  Prober(const std::string& file, uint64_t bytes)
+      : file_(file),
+        pages_(FileSize(file) / kDiskAlignment),
+        bytes_(ReadBytes(pages_, bytes)),
+        places_(pages_ - std::min(pages_, bytes_ / kDiskAlignment) + 1),
+        memory_(SlotsFor(kDepths.back()) * bytes_) {}
+
+  Way Open(Method method, uint32_t depth) const {
+    Way way;
+    way.reader = MakeDiskReader(OpenDiskFiles({{file_}}, true), method, depth, {});
+    return way;
   }
 
-  uint32_t most_depth() const { return most_depth_; }
-
-  // Random reads for `seconds`. Throws Error{kIo} if they fail.
-  DiskSpeed Measure(Method method, uint32_t depth, double seconds) {
-    const auto reader =
-        MakeDiskReader(OpenDiskFiles({{file_}}, true), method, std::min(depth, most_depth_), {});
-    const uint32_t in_flight = reader->info().depth;
+  // Random reads for `seconds` more. Throws Error{kIo} if they fail.
+  void Measure(double seconds, Way* way) {
     const TimedReads reads =
-        ReadForAWhile(reader.get(), in_flight, seconds,
+        ReadForAWhile(way->reader.get(), SlotsFor(way->reader->info().depth), seconds,
                       [this](uint64_t slot) { return ReadOf(slot); }, {file_, "", {}});
-    const double speed = reads.seconds > 0 ? static_cast<double>(reads.bytes) / reads.seconds : 0.0;
-    return {speed, reader->info().method, in_flight, reader->info().direct};
+    way->bytes += reads.bytes;
+    way->seconds += reads.seconds;
   }
 
  private:
+  static uint64_t ReadBytes(uint64_t pages, uint64_t bytes) {
+    const uint64_t wanted = (std::clamp<uint64_t>(bytes, 1, kMostBytes) - 1) / kDiskAlignment + 1;
+    return std::clamp<uint64_t>(wanted, 1, std::max<uint64_t>(pages, 1)) * kDiskAlignment;
+  }
+
+  // Reads that never leave so many pieces of them without a successor.
+  uint64_t SlotsFor(uint32_t depth) const {
+    const uint64_t pieces = (bytes_ - 1) / kDiskPiece + 1;
+    return (depth - 1) / pieces + 2;
+  }
+
   DiskRead ReadOf(uint64_t slot) {
-    return {0, random_() % places_ * kDiskAlignment, bytes_, memory_.get() + slot * bytes_, 0, 0};
+    return {.file = 0,
+            .offset = random_() % places_ * kDiskAlignment,
+            .bytes = bytes_,
+            .into = memory_.memory().data() + slot * bytes_};
   }
 
   const std::string file_;
-  uint64_t bytes_ = 0;
-  uint64_t places_ = 1;  // pages where a read may begin
-  uint32_t most_depth_ = 0;
-  DiskMemory memory_;
+  const uint64_t pages_;
+  const uint64_t bytes_;
+  const uint64_t places_;  // pages where a read may begin
+  // Huge pages, as experts are read into: to small ones this takes three times as long.
+  const HugeMemory memory_;
   std::mt19937_64 random_{std::random_device()()};
 };
 
@@ -73,25 +96,40 @@ Method MethodOf(const std::string& name) {
   return name == "io_uring" ? Method::kUring : Method::kPread;
 }
 
+// The first that no later one is better than.
+Way* Best(std::span<Way> ways) {
+  double most = 0.0;
+  for (const Way& way : ways) most = std::max(most, way.speed());
+  return &*std::find_if(ways.begin(), ways.end(),
+                        [&](const Way& way) { return way.speed() * kBetter >= most; });
+}
+
 // The least depth within a few percent of the best, with the method that gives more by as much.
-DiskSpeed Choose(Prober& prober, double slice) {
-  DiskSpeed best = prober.Measure(Method::kAuto, kLeastDepth, slice);
-  const Method method = MethodOf(best.method);
-  // One doubling without a gain may be an accident; after two, more will not help.
-  int in_vain = 0;
-  for (uint32_t depth = 2 * kLeastDepth; depth <= prober.most_depth() && in_vain < 2; depth *= 2) {
-    const DiskSpeed speed = prober.Measure(method, depth, slice);
-    if (speed.bytes_per_s > kBetter * best.bytes_per_s) {
-      best = speed;
-      in_vain = 0;
-    } else {
-      ++in_vain;
-    }
+Way Choose(Prober& prober, double slice) {
+  std::vector<Way> depths;
+  for (const uint32_t depth : kDepths) depths.push_back(prober.Open(Method::kAuto, depth));
+  Way warm = prober.Open(Method::kAuto, kDepths.back());
+  prober.Measure(slice, &warm);
+  for (int round = 0; round < kRounds; ++round) {
+    for (Way& way : depths) prober.Measure(slice, &way);
   }
-  const Method other = method == Method::kUring ? Method::kPread : Method::kUring;
-  if (!best.direct && other == Method::kUring) return best;
-  const DiskSpeed speed = prober.Measure(other, best.depth, slice);
-  return speed.bytes_per_s > kBetter * best.bytes_per_s ? speed : best;
+  std::vector<Way> methods;
+  methods.push_back(std::move(*Best(depths)));
+  const DiskInfo info = methods.front().reader->info();
+  const Method other = info.method == "io_uring" ? Method::kPread : Method::kUring;
+  // Through the page cache io_uring is no choice.
+  if (info.direct || other == Method::kPread) methods.push_back(prober.Open(other, info.depth));
+  if (methods.size() > 1) methods[0].bytes = 0;
+  if (methods.size() > 1) methods[0].seconds = 0.0;
+  for (int round = 0; methods.size() > 1 && round < kRounds; ++round) {
+    for (Way& way : methods) prober.Measure(slice, &way);
+  }
+  return std::move(*Best(methods));
+}
+
+DiskSpeed SpeedOf(const Way& way) {
+  const DiskInfo& info = way.reader->info();
+  return {way.speed(), info.method, info.depth, info.direct};
 }
 
 }  // namespace
@@ -100,16 +138,23 @@ DiskSpeed ProbeDisk(const std::string& file, uint64_t bytes, double seconds) {
   Prober prober(file, bytes);
   const std::string device = DiskDevice(file);
   if (const std::optional<DiskHabit> habit = RememberedHabit(device)) {
-    DiskSpeed speed = prober.Measure(MethodOf(habit->method), habit->depth, seconds);
+    Way way = prober.Open(MethodOf(habit->method), habit->depth);
+    const DiskInfo& info = way.reader->info();
     // Else the device is another, or what it is used through.
-    if (speed.direct == habit->direct && speed.method == habit->method) return speed;
+    if (info.direct == habit->direct && info.method == habit->method) {
+      prober.Measure(seconds / kSlices, &way);  // warms up
+      way.bytes = 0;
+      way.seconds = 0.0;
+      prober.Measure(seconds, &way);
+      return SpeedOf(way);
+    }
   }
   const double slice = seconds / kSlices;
   const Clock::time_point begin = Clock::now();
-  const DiskSpeed chosen = Choose(prober, slice);
+  Way way = Choose(prober, slice);
   const double left = seconds - std::chrono::duration<double>(Clock::now() - begin).count();
-  DiskSpeed speed =
-      prober.Measure(MethodOf(chosen.method), chosen.depth, std::max(left, slice / 2));
+  prober.Measure(std::max(left, slice), &way);
+  const DiskSpeed speed = SpeedOf(way);
   RememberHabit(device, {speed.method, speed.depth, speed.direct});
   return speed;
 }

@@ -110,13 +110,13 @@ TEST_F(DiskProbeTest, NonsenseIsNoMemory) {
   ASSERT_TRUE(RememberedHabit("d"));
   const std::string good = CacheText();
   for (const std::string text :
-       {"", "{", "[]", "null", "{\"version\":1}", "{\"version\":2,\"devices\":{}}",
-        "{\"version\":1,\"devices\":[]}", "{\"version\":1,\"devices\":{\"d\":3}}",
-        "{\"version\":1,\"devices\":{\"d\":{\"method\":\"magic\",\"depth\":4,\"direct\":true}}}",
-        "{\"version\":1,\"devices\":{\"d\":{\"method\":\"pread\",\"depth\":0,\"direct\":true}}}",
-        "{\"version\":1,\"devices\":{\"d\":{\"method\":\"pread\",\"depth\":-4,\"direct\":true}}}",
-        "{\"version\":1,\"devices\":{\"d\":{\"method\":\"pread\",\"depth\":1e9,\"direct\":1}}}",
-        "{\"version\":1,\"devices\":{\"d\":{\"method\":7}}}", "\xff\xfe"}) {
+       {"", "{", "[]", "null", "{\"version\":2}", "{\"version\":1,\"devices\":{}}",
+        "{\"version\":2,\"devices\":[]}", "{\"version\":2,\"devices\":{\"d\":3}}",
+        "{\"version\":2,\"devices\":{\"d\":{\"method\":\"magic\",\"depth\":4,\"direct\":true}}}",
+        "{\"version\":2,\"devices\":{\"d\":{\"method\":\"pread\",\"depth\":0,\"direct\":true}}}",
+        "{\"version\":2,\"devices\":{\"d\":{\"method\":\"pread\",\"depth\":-4,\"direct\":true}}}",
+        "{\"version\":2,\"devices\":{\"d\":{\"method\":\"pread\",\"depth\":1e9,\"direct\":1}}}",
+        "{\"version\":2,\"devices\":{\"d\":{\"method\":7}}}", "\xff\xfe"}) {
     WriteCache(text);
     EXPECT_FALSE(RememberedHabit("d")) << text;
     RememberHabit("d", {"pread", 4, true});  // a good file again

@@ -7,13 +7,14 @@
 #include "platform/disk_devices.h"
 #include "platform/disk_methods.h"
 #include "platform/paths.h"
+#include "platform/split_reader.h"
 
 namespace moewe {
 namespace {
 
 using Method = DiskOptions::Method;
 
-constexpr uint32_t kDefaultDepth = 4;
+constexpr uint32_t kDefaultDepth = 8;
 // Below this, reading everything takes less than measuring how.
 constexpr uint64_t kWorthProbing = uint64_t{256} << 20;
 constexpr uint64_t kProbedBytes = uint64_t{1} << 20;
@@ -34,8 +35,10 @@ std::optional<DiskHabit> Habit(std::span<const std::string> files, bool direct) 
 
 }  // namespace
 
-std::unique_ptr<DiskReader> MakeDiskReader(DiskFiles files, Method method, uint32_t depth,
-                                           std::span<uint8_t> memory) {
+namespace {
+
+std::unique_ptr<DiskReader> MakeWholeReader(DiskFiles files, Method method, uint32_t depth,
+                                            std::span<uint8_t> memory) {
   if (method == Method::kUring || (method == Method::kAuto && files.direct)) {
     std::string why_not;
     if (auto reader = MakeUringReader(&files, depth, memory, &why_not)) return reader;
@@ -43,6 +46,16 @@ std::unique_ptr<DiskReader> MakeDiskReader(DiskFiles files, Method method, uint3
     files.fallback += why_not + "; read with pread";
   }
   return MakePreadReader(std::move(files), depth);
+}
+
+}  // namespace
+
+std::unique_ptr<DiskReader> MakeDiskReader(DiskFiles files, Method method, uint32_t depth,
+                                           std::span<uint8_t> memory) {
+  std::unique_ptr<DiskReader> reader = MakeWholeReader(std::move(files), method, depth, memory);
+  // What comes through the page cache is copied by a CPU, not by the disk.
+  if (!reader->info().direct) return reader;
+  return SplitReads(std::move(reader), kDiskPiece);
 }
 
 std::unique_ptr<DiskReader> OpenDiskReader(std::span<const std::string> files,

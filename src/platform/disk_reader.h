@@ -45,7 +45,8 @@ struct DiskInfo {
   std::string method;    // "io_uring", "pread"
   bool direct = false;   // O_DIRECT, in all files
   std::string fallback;  // what of the above is second choice, and why; empty if nothing is
-  uint32_t depth = 0;    // reads in flight at most
+  // Reads in flight at most, or pieces of large direct ones (kDiskPiece in disk_methods.h).
+  uint32_t depth = 0;
 };
 
 // One caller at a time, who both submits and reaps. Buffers must stay until their read was reaped
@@ -98,9 +99,9 @@ struct DiskSpeed {
 };
 
 // Measures it with random reads from `file` (larger is better; a small one is read over and over)
-// for at most `seconds`, trying both methods and a few depths; takes the least depth within a few
-// percent of the best. Remembers the method and depth of the device in a small file of the user's
-// cache folder and starts from there next time: the speed itself is always measured. Throws
+// for about `seconds`, trying both methods and a few depths in turn; takes the least depth within a
+// few percent of the best. Remembers the method and depth of the device in a small file of the
+// user's cache folder and starts from there next time: the speed itself is always measured. Throws
 // Error{kNotFound, kIo}.
 DiskSpeed ProbeDisk(const std::string& file, uint64_t bytes, double seconds);
 

@@ -1,4 +1,4 @@
-#include "experts/arena.h"
+#include "platform/huge_memory.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 #include "base/size.h"
 #include "moewe/error.h"
 
-namespace moewe::experts {
+namespace moewe {
 namespace {
 
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
@@ -19,7 +19,7 @@ constexpr uint64_t kPage = 4096;
 
 }  // namespace
 
-Arena::Arena(uint64_t bytes) {
+HugeMemory::HugeMemory(uint64_t bytes) {
   // One huge page more, of which what lies before and behind the aligned part is given back.
   const uint64_t wanted = (bytes + kPage - 1) / kPage * kPage;
   const std::optional<uint64_t> reserved = CheckedAdd(wanted, kHugePage);
@@ -42,6 +42,6 @@ Arena::Arena(uint64_t bytes) {
   madvise(memory_.data(), memory_.size(), MADV_HUGEPAGE);  // a hint: without it, small pages
 }
 
-Arena::~Arena() { munmap(memory_.data(), memory_.size()); }
+HugeMemory::~HugeMemory() { munmap(memory_.data(), memory_.size()); }
 
-}  // namespace moewe::experts
+}  // namespace moewe
