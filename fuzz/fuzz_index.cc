@@ -100,6 +100,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const cmf::MaskCatalog masks = Masks(bits, header);
     cmf::CheckSparseIndex(entries, masks, header, {kPath, "index", 0});
     for (const cmf::SparseEntry& entry : entries) CheckAgainst(entry, masks, header);
+    Require(entries.size() <= masks.masks.size() * header.num_layers);
   } catch (const moewe::Error&) {
   }
   return 0;

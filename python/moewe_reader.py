@@ -832,6 +832,7 @@ class Model:
         arch = self.header["arch"]
         groups_end, heads_end = (arch["intermediate_size"] + GROUP - 1) // GROUP, arch["num_attention_heads"]
         masks = {mask.task_id: mask for mask in reversed(self.masks.values())}
+        seen = set()
         for i, (task, layer, groups, heads) in enumerate(self.sparse_index):
             problem = None
             mask = masks.get(task)
@@ -839,6 +840,8 @@ class Model:
                 problem = f"is of the unknown task {task}"
             elif layer >= arch["num_layers"]:
                 problem = f"is of layer {layer}"
+            elif (task, layer) in seen:
+                problem = f"is the second of mask '{mask.name}' and layer {layer}"
             elif any(values != sorted(set(values)) or (values and values[-1] >= end)
                      for values, end in ((groups, groups_end), (heads, heads_end))):
                 problem = "lists groups or heads out of order or out of range"
@@ -849,6 +852,7 @@ class Model:
                     problem = f"differs from mask '{mask.name}' in layer {layer}"
             if problem:
                 yield CmfError("Parse", f"entry {i} {problem}", "index", self.files[0])
+            seen.add((task, layer))
 
     def skill_faults(self):
         """Tensors of skills that replace nothing, or something of another shape."""

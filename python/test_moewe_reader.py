@@ -174,7 +174,8 @@ class ReaderTest(unittest.TestCase):
         name = "masks_llama_q8row.cmf"
         self.assertEqual(self.verified(name, lambda *_: None), [])
         self.assertEqual(self.verified(name, put("<I", index(0), 9)), ["Parse"])  # the task
-        self.assertEqual(self.verified(name, put("<I", index(0), 3)), ["Parse"])  # another one
+        # Another one, which then has two entries of a layer.
+        self.assertEqual(self.verified(name, put("<I", index(0), 3)), ["Parse", "Parse"])
         self.assertEqual(self.verified(name, put("<I", index(4), 7)), ["Parse"])  # the layer
         self.assertEqual(self.verified(name, put("<HH", index(16), 1, 0)), ["Parse"])  # the order
         self.assertEqual(self.verified(name, put("<H", index(20), 99)), ["Parse"])  # the range

@@ -340,6 +340,31 @@ TEST_F(ConvertTest, RulesForSomeTensors) {
   EXPECT_EQ(Thrown([] { ParseTensorRule("*.mlp=q9"); }), ErrorCode::kUsage);
 }
 
+// Rules for the backbone leave skills as they are; those that name a skill are for it alone.
+TEST_F(ConvertTest, RulesForSkills) {
+  const auto source = formats::OpenCheckpoint(GoldenFile("skills_2"));
+  ConvertOptions options;
+  options.quant = DType::kQ82f;
+  options.tensor_rules = {ParseTensorRule("*.up_proj=bf16"), ParseTensorRule("skill.code.*=q4t")};
+  Convert(*source, options);
+  const auto file = formats::OpenCheckpoint(dst_);
+  ASSERT_EQ(file->tensors().size(), source->tensors().size());
+  size_t of_code = 0;
+  for (const formats::TensorView& tensor : file->tensors()) {
+    const DType before = source->Find(tensor.name)->dtype;
+    DType wanted = before == DType::kF16 ? before : DType::kQ82f;
+    if (tensor.name.ends_with(".up_proj.weight")) wanted = DType::kBf16;
+    if (tensor.name.starts_with("skill.")) wanted = before;
+    if (tensor.name.starts_with("skill.code.")) wanted = DType::kQ4Tiled;
+    of_code += tensor.name.starts_with("skill.code.") ? 1 : 0;
+    EXPECT_EQ(tensor.dtype, wanted) << tensor.name;
+  }
+  EXPECT_GT(of_code, 0u);
+  EXPECT_TRUE(formats::Verify(dst_, {}, &pool_, [](uint64_t, uint64_t) {}).ok());
+  options.tensor_rules = {ParseTensorRule("skill.nobody.*=q4t")};
+  EXPECT_EQ(Thrown([&] { Convert(*source, options); }), ErrorCode::kUnknownName);
+}
+
 TEST_F(ConvertTest, LayoutsThatCannotHoldAMatrix) {
   const auto source = formats::OpenCheckpoint(GoldenFile("defrag_q8_2f"));
   std::vector<std::string> notes;

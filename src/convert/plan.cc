@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "formats/cmf/skills.h"
 #include "model/canonical.h"
 #include "model/name_parts.h"
 #include "model/weights.h"
@@ -16,6 +17,7 @@ namespace moewe::convert {
 namespace {
 
 using formats::TensorView;
+using formats::cmf::kSkillPrefix;
 
 // part of the file, layer, role of an expert's matrix (0 = none), expert.
 std::tuple<int, uint32_t, int, uint32_t> OrderKey(std::string_view name) {
@@ -35,11 +37,14 @@ class Rules {
  public:
   explicit Rules(const std::vector<TensorRule>& rules) : rules_(rules), matches_(rules.size()) {}
 
-  // The dtype of the first rule that matches, of which the later ones take note too.
+  // The dtype of the first rule that matches, of which the later ones take note too. A rule for the
+  // backbone says nothing about skills: theirs begin with "skill.", as their tensors' names do.
   std::optional<DType> Match(const TensorView& tensor) {
     std::optional<DType> dtype;
     for (size_t i = 0; i < rules_.size(); ++i) {
-      if (!RuleMatches(rules_[i].glob, tensor.name)) continue;
+      const std::string& glob = rules_[i].glob;
+      if (tensor.name.starts_with(kSkillPrefix) != glob.starts_with(kSkillPrefix)) continue;
+      if (!RuleMatches(glob, tensor.name)) continue;
       if (tensor.dtype == DType::kU8) {
         matches_[i].opaque = tensor.name;
         continue;
@@ -133,8 +138,7 @@ class Planner {
 
   void Add(TensorView tensor) {
     CutTensor part = cut_.Apply(tensor, source_);
-    const std::optional<DType> rule =
-        tensor.name.starts_with("skill.") ? std::nullopt : rules_.Match(tensor);
+    const std::optional<DType> rule = rules_.Match(tensor);
     if (part.dropped) return;
     const DType dtype = Choose(tensor, part, rule);
     PlannedTensor planned;
@@ -172,7 +176,7 @@ class Planner {
       widened_.Add(part.name);
       return DType::kF32;  // the only one that has every value of a vault's experts
     }
-    if (keeps_ || tensor.name.starts_with("skill.")) {
+    if (keeps_ || tensor.name.starts_with(kSkillPrefix)) {
       if (part.selection.all()) return tensor.dtype;
       const DType dtype = DTypeOfPart(tensor, part);
       if (dtype != tensor.dtype && dtype == DType::kQ82f) wrong_columns_.Add(part.name);

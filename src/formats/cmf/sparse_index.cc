@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "moewe/error.h"
 
@@ -71,6 +73,7 @@ bool InOrder(const std::vector<T>& list, uint64_t limit) {
 void CheckSparseIndex(const std::vector<SparseEntry>& entries, const MaskCatalog& masks,
                       const Header& header, const Where& where) {
   constexpr uint64_t kGroup = 32;
+  std::set<std::pair<uint32_t, uint32_t>> seen;
   for (size_t i = 0; i < entries.size(); ++i) {
     const SparseEntry& entry = entries[i];
     const auto fail = [&](const std::string& problem) {
@@ -80,6 +83,9 @@ void CheckSparseIndex(const std::vector<SparseEntry>& entries, const MaskCatalog
                                    [&](const TaskMask& m) { return m.task_id == entry.task_id; });
     if (mask == masks.masks.end()) fail(fmt::format("is of the unknown task {}", entry.task_id));
     if (entry.layer >= header.num_layers) fail(fmt::format("is of layer {}", entry.layer));
+    if (!seen.emplace(entry.task_id, entry.layer).second) {
+      fail(fmt::format("is the second of mask '{}' and layer {}", mask->name, entry.layer));
+    }
     if (!InOrder(entry.ffn_groups, (header.intermediate_size + kGroup - 1) / kGroup) ||
         !InOrder(entry.heads, header.num_attention_heads)) {
       fail("lists groups or heads out of order or out of range");

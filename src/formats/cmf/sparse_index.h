@@ -24,10 +24,10 @@ struct SparseEntry {
 std::vector<SparseEntry> ParseSparseIndex(Bytes file, const Envelope& envelope,
                                           const std::string& path);
 
-// Throws Error{kParse} unless every entry speaks of a mask and a layer of this file and lists, in
-// order, what the mask leaves alive there: heads, and groups of 32 neurons with at least one live
-// neuron. (With loops, groups that live in at least one pass or in all that the entry covers can't
-// be told apart, so only their range is checked.)
+// Throws Error{kParse} unless every entry speaks of a mask and a layer of this file, of which no
+// other one does, and lists, in order, what the mask leaves alive there: heads, and groups of 32
+// neurons with at least one live neuron. (With loops, groups that live in at least one pass or in
+// all that the entry covers can't be told apart, so only their range is checked.)
 void CheckSparseIndex(const std::vector<SparseEntry>& entries, const MaskCatalog& masks,
                       const Header& header, const Where& where);
 
