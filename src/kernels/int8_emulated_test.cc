@@ -1,8 +1,16 @@
 #include "kernels/int8_emulated.h"
 #if defined(__x86_64__)
 #define SIMDE_ENABLE_NATIVE_ALIASES
+// clang has types of these names, which SIMDe 0.7 would define again. Nothing here needs them.
+#include <emmintrin.h>
+#define __m128bh simde_alias_m128bh
+#define __m256bh simde_alias_m256bh
+#define __m512bh simde_alias_m512bh
 #include <simde/x86/avx512.h>
 #include <simde/x86/fma.h>
+#undef __m128bh
+#undef __m256bh
+#undef __m512bh
 
 #include <cmath>
 #include <cstring>
