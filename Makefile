@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 # before the first build: each for itself, for those who change code.
 UNITY ?= 8
 
-.PHONY: help setup build test demo bench check tidy lint lint-all format fuzz asan asan-layers tsan install clean
+.PHONY: help setup build test demo bench check alone tidy lint lint-all format fuzz asan asan-layers tsan install clean
 .DEFAULT_GOAL := help
 
 help:      ## this list
@@ -35,6 +35,8 @@ asan-layers: setup ## the layers' tests alone, without the whole-program ones, u
 	@scripts/setup.sh lint && GTEST_FILTER='-*WriteFaultTest*' scripts/sanitize.sh asan base platform quant formats kernels text experts model engine api convert
 check: ## formatting and include directions
 	@scripts/setup.sh lint && scripts/lint.sh quick
+alone: setup ## does each file that changed in a day compile without the seven others
+	@scripts/compile_alone.sh changed
 tidy: setup ## clang-tidy over what changed in a day
 	@scripts/setup.sh lint && scripts/lint.sh tidy
 lint: setup ## formatting, include directions, clang-tidy over what changed in a day
