@@ -27,15 +27,14 @@ MOEWE_INLINE __m128i Load128(const void* p) {
 // [row 0, 1, 2, 3] of exact int32 group sums, times `factor`, in each lane. The sum of a group is
 // at most 32 * 15 * 127 = 60960; its two halves, at most 30480, still fit int16.
 MOEWE_INLINE __m256i JoinRows16(__m256i s0, __m256i s1, __m256i s2, __m256i s3, __m256i factor) {
+  // Neighbours stay together, for `madd` to add.
   const __m256i t01 =
-      _mm256_add_epi16(_mm256_unpacklo_epi16(s0, s1), _mm256_unpackhi_epi16(s0, s1));
+      _mm256_add_epi16(_mm256_unpacklo_epi32(s0, s1), _mm256_unpackhi_epi32(s0, s1));
   const __m256i t23 =
-      _mm256_add_epi16(_mm256_unpacklo_epi16(s2, s3), _mm256_unpackhi_epi16(s2, s3));
+      _mm256_add_epi16(_mm256_unpacklo_epi32(s2, s3), _mm256_unpackhi_epi32(s2, s3));
   const __m256i halves =
-      _mm256_add_epi16(_mm256_unpacklo_epi32(t01, t23), _mm256_unpackhi_epi32(t01, t23));
-  const __m256i pair_up = _mm256_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15, 0,
-                                           1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
-  return _mm256_madd_epi16(_mm256_shuffle_epi8(halves, pair_up), factor);
+      _mm256_add_epi16(_mm256_unpacklo_epi64(t01, t23), _mm256_unpackhi_epi64(t01, t23));
+  return _mm256_madd_epi16(halves, factor);
 }
 
 // Dwords 0 and 2 of both, and 1 and 3, in each lane.
