@@ -10,20 +10,23 @@
 
 namespace {
 std::atomic<uint64_t> allocations{0};
+
+void* Counted(size_t bytes) noexcept {
+  ++allocations;
+  return std::malloc(bytes);
+}
 }  // namespace
 
 // All forms that an ordinary delete may get back: one left to the library would be another
 // allocator's under a sanitizer.
-void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
-  ++allocations;
-  return std::malloc(bytes);
-}
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return Counted(bytes); }
 void* operator new(size_t bytes) {
-  if (void* memory = operator new(bytes, std::nothrow)) return memory;
+  if (void* memory = Counted(bytes)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+// Where they are inlined, GCC takes std::free for a mismatch of new.
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace moewe::experts {
 namespace {
