@@ -605,6 +605,7 @@ class _File:
             self.fail("Parse", "the name pool is not after the records", "directory.pool_off")
         pool = section[pool_offset:]
         self.tensors = {}
+        names_left = len(section)  # names may share bytes, but short records make no long names
         extents = [(0, ENVELOPE_SIZE, "the envelope")]
         for name in ("header", "dir", "masks", "vocab", "index"):
             offset, length = self.sections[name]
@@ -612,6 +613,9 @@ class _File:
                 extents.append((offset, offset + length, f"the {name} section"))
         for i in range(count):
             fields = struct.unpack_from("<IHBB6IQQQ", section, 16 + 56 * i)
+            names_left -= fields[1]
+            if names_left < 0:
+                self.fail("Parse", "the names are longer than the whole directory", f"directory[{i}].name")
             tensor = self._record(i, fields, pool, base, data_length)
             if tensor.name in self.tensors:
                 self.fail("Parse", f"'{tensor.name}' appears twice", f"directory[{i}].name")
@@ -678,7 +682,10 @@ class _File:
             fail("has no list of masks", "masks.meta")
         if len(meta["masks"]) != count:
             fail(f"says {count} masks, the metadata lists {len(meta['masks'])}")
+        if not self.header["arch"]["num_attention_heads"]:
+            fail("the model has no attention heads")
         masks = {}
+        self._unclaimed = len(section) - 8 - meta_length
         for i, record in enumerate(meta["masks"]):
             mask = self._mask(record, section, lambda message: fail(message, f"masks[{i}]"))
             masks.setdefault(mask.name, mask)
@@ -701,6 +708,9 @@ class _File:
         begin, length = record["blob_off"], record["blob_len"]
         if begin + length > len(section):
             fail("the blob runs past the section")
+        if length > self._unclaimed:
+            fail("the blobs are longer than what is behind the metadata")
+        self._unclaimed -= length
         blob = section[begin : begin + length]
         arch = self.header["arch"]
         layers, ffn = arch["num_layers"], arch["intermediate_size"]

@@ -214,6 +214,32 @@ TEST_F(CmfPatchTest, EmptyName) {
   EXPECT_EQ(Fault(), ErrorCode::kParse);
 }
 
+// A record is 56 bytes, and its name may be 65535 of a pool that all of them share.
+TEST_F(CmfPatchTest, NamesThatShareBytes) {
+  constexpr uint64_t kRecords = 100;
+  const uint64_t pool = cmf::kDirectoryHeaderSize + kRecords * cmf::kRecordSize;
+  std::vector<uint8_t> file(cmf::kEnvelopeSize + pool + kRecords + 60000, 'n');
+  uint8_t* directory = file.data() + cmf::kEnvelopeSize;
+  std::memcpy(directory, &kRecords, sizeof(kRecords));
+  std::memcpy(directory + 8, &pool, sizeof(pool));
+  const auto fault = [&](uint16_t length) {
+    for (uint32_t i = 0; i < kRecords; ++i) {
+      uint8_t* record = directory + cmf::kDirectoryHeaderSize + i * cmf::kRecordSize;
+      std::fill_n(record, cmf::kRecordSize, uint8_t{0});
+      const auto own = static_cast<uint16_t>(length + i);  // no two names are the same
+      std::memcpy(record + 4, &own, sizeof(own));
+      record[7] = 1;  // one dimension, of nothing
+    }
+    cmf::Envelope envelope;
+    envelope.directory = {cmf::kEnvelopeSize, file.size() - cmf::kEnvelopeSize};
+    std::string message;
+    Thrown([&] { cmf::ParseDirectory(file, envelope, "names"); }, &message);
+    return message;
+  };
+  EXPECT_EQ(fault(1), "");
+  EXPECT_NE(fault(60000).find("longer than the whole directory"), std::string::npos);
+}
+
 TEST_F(CmfPatchTest, TensorsThatShareBytes) {
   const auto records = cmf::ParseDirectory(bytes_, envelope_, "control");
   size_t larger = records[0].nbytes >= records[1].nbytes ? 0 : 1;

@@ -73,7 +73,7 @@ class DirectoryParser {
   }
 
   // Consumes the whole record before it checks anything.
-  DirectoryRecord ReadRecord(ByteReader& reader, uint64_t index) const {
+  DirectoryRecord ReadRecord(ByteReader& reader, uint64_t index) {
     DirectoryRecord record;
     const uint64_t name_offset = reader.U32("name_off");
     const uint64_t name_length = reader.U16("name_len");
@@ -89,6 +89,11 @@ class DirectoryParser {
       Fail(ErrorCode::kParse, index, "name", "the name lies outside of the name pool");
     }
     if (name_length == 0) Fail(ErrorCode::kParse, index, "name", "a tensor without a name");
+    // Names may share bytes of the pool, but not so that short records make long names of it.
+    name_bytes_ += name_length;
+    if (name_bytes_ > section_.size()) {
+      Fail(ErrorCode::kParse, index, "name", "the names are longer than the whole directory");
+    }
     const Bytes name =
         pool_.subspan(static_cast<size_t>(name_offset), static_cast<size_t>(name_length));
     if (!IsUtf8(name)) Fail(ErrorCode::kParse, index, "name", "the name is not UTF-8");
@@ -214,6 +219,7 @@ class DirectoryParser {
   Bytes section_;
   Bytes pool_;
   DirectoryFault on_fault_;
+  uint64_t name_bytes_ = 0;  // of the records read so far
 };
 
 template <typename T>

@@ -17,6 +17,8 @@ class MaskParser {
 
   MaskCatalog Parse() {
     if (section_.size() < 8) Fail("masks", "the section is too short");
+    // Rows without bytes would cost memory that no file pays for.
+    if (header_.num_attention_heads == 0) Fail("masks", "the model has no attention heads");
     ByteReader reader(section_, path_, offset_);
     const uint64_t count = reader.U32("n_masks");
     const uint64_t meta_length = reader.U32("meta_len");
@@ -26,6 +28,7 @@ class MaskParser {
     if (!meta.is_object() || !meta.contains("masks") || !meta["masks"].is_array()) {
       Fail("masks.meta", "has no list of masks");
     }
+    unclaimed_ = reader.remaining();
     const Json& list = meta["masks"];
     if (list.size() != count) {
       Fail("masks.n_masks",
@@ -54,7 +57,7 @@ class MaskParser {
     return it->get<uint64_t>();
   }
 
-  TaskMask ReadMask(const Json& json, size_t index) const {
+  TaskMask ReadMask(const Json& json, size_t index) {
     const std::string field = fmt::format("masks[{}]", index);
     if (!json.is_object()) Fail(field, "is no object");
     TaskMask mask;
@@ -75,6 +78,10 @@ class MaskParser {
     const uint64_t length = Number(json, "blob_len", *this, field);
     const auto end = CheckedAdd(begin, length);
     if (!end || *end > section_.size()) Fail(field + ".blob_off", "the blob runs past the section");
+    if (length > unclaimed_) {
+      Fail(field + ".blob_len", "the blobs are longer than what is behind the metadata");
+    }
+    unclaimed_ -= length;
     ReadBlob(section_.subspan(static_cast<size_t>(begin), static_cast<size_t>(length)), has_experts,
              field, &mask);
     return mask;
@@ -121,6 +128,9 @@ class MaskParser {
   uint64_t offset_;
   const Header& header_;
   const std::string& path_;
+  // Bytes behind the metadata less the blobs so far: a long list of names for one blob would cost
+  // memory that no file pays for.
+  uint64_t unclaimed_ = 0;
 };
 
 }  // namespace
