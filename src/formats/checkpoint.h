@@ -33,7 +33,7 @@ struct TensorView {
   uint64_t file_offset = 0;     // of bytes, from the start of that file; or kNotInFile
   uint64_t hash = 0;            // stored hash64; 0 = not protected
 
-  quant::MatrixShape matrix() const { return *quant::AsMatrix(shape); }
+  quant::MatrixShape matrix() const { return quant::AsMatrix(shape).value(); }
 };
 
 // A tensor whose element type moewe has no codec for (i64 buffers, fp8, ...): listed, checked for
