@@ -89,7 +89,9 @@ std::vector<model::SkillChoice> Choices(const std::vector<std::string>& ids, boo
 uint64_t SharedPages(const formats::Checkpoint& checkpoint, const model::SkillChoice& choice) {
   uint64_t tensors = 0;
   for (const model::WeightedSkill& skill : choice) {
-    tensors += model::TensorsOfSkill(checkpoint, skill.id).size();
+    for (const formats::TensorView* tensor : model::TensorsOfSkill(checkpoint, skill.id)) {
+      if (tensor->name.find(".experts.") == std::string::npos) ++tensors;  // others are streamed
+    }
   }
   return 2 * kDiskAlignment * tensors;
 }
@@ -190,8 +192,11 @@ OpenModel Open(const std::string& path, const ModelOptions& options, LogitsOfSte
   open.kv_type = open.request.kv_type;
   open.context = open.plan.context;
   open.chunk = std::min(open.plan.chunk, open.context);
+  // From here on a resident model's reserve is what the router takes that stays beside it.
+  open.request.skill_reserve = 0;
   if (open.routed != nullptr && open.load.stream) {
     open.load.stream->trunk = std::make_shared<model::TrunkMemory>();
+    open.request.skill_reserve = model::kReaderBytes + model::LeastStreamedBytes(*open.routed);
   }
   open.model = model::Model::Load(std::move(*planned.model), FirstLoad(open.load, options),
                                   open.threads.get());
@@ -239,7 +244,6 @@ void OpenModel::Bind(const model::SkillChoice& skills) {
   bound.least = false;
   bound.context = context;
   bound.chunk = chunk;
-  bound.skill_reserve = 0;
   bound.streamed_skill_reserve = SharedPages(*checkpoint, skills);
   const model::MemoryPlan now = model::PlanMemory(outline, bound);
   model::RequireFit(now, checkpoint->files().front());

@@ -24,8 +24,10 @@ using Method = DiskOptions::Method;
 
 // With a single one the disk would rest from its end until somebody notices.
 constexpr std::array<uint32_t, 5> kDepths = {2, 4, 8, 16, 32};
-// A depth or method is better if it is by so much.
+// A depth is better if it is by so much.
 constexpr double kBetter = 1.05;
+// And pread than io_uring, since its threads want time of the cores that compute.
+constexpr double kPreadBetter = 1.2;
 constexpr uint64_t kMostBytes = uint64_t{16} << 20;  // a read
 // All depths, and then both methods, take turns: what a disk gives changes from moment to moment.
 constexpr int kRounds = 3;
@@ -96,15 +98,23 @@ Method MethodOf(const std::string& name) {
   return name == "io_uring" ? Method::kUring : Method::kPread;
 }
 
-// The first that no later one is better than.
-Way* Best(std::span<Way> ways) {
+// The least depth within a few percent of the best.
+Way* Best(std::span<Way> depths) {
   double most = 0.0;
-  for (const Way& way : ways) most = std::max(most, way.speed());
-  return &*std::find_if(ways.begin(), ways.end(),
+  for (const Way& way : depths) most = std::max(most, way.speed());
+  return &*std::find_if(depths.begin(), depths.end(),
                         [&](const Way& way) { return way.speed() * kBetter >= most; });
 }
 
-// The least depth within a few percent of the best, with the method that gives more by as much.
+// With io_uring reads begin when somebody looks, which those who compute do now and then: so much
+// more has to be on its way.
+uint32_t DepthToUse(const DiskInfo& info) {
+  constexpr uint32_t kLeast = 16;
+  if (info.method != "io_uring") return info.depth;
+  return std::clamp(2 * info.depth, kLeast, kDepths.back());
+}
+
+// The least depth that is enough, and the method.
 Way Choose(Prober& prober, double slice) {
   std::vector<Way> depths;
   for (const uint32_t depth : kDepths) depths.push_back(prober.Open(Method::kAuto, depth));
@@ -113,18 +123,16 @@ Way Choose(Prober& prober, double slice) {
   for (int round = 0; round < kRounds; ++round) {
     for (Way& way : depths) prober.Measure(slice, &way);
   }
-  std::vector<Way> methods;
-  methods.push_back(std::move(*Best(depths)));
-  const DiskInfo info = methods.front().reader->info();
-  const Method other = info.method == "io_uring" ? Method::kPread : Method::kUring;
-  // Through the page cache io_uring is no choice.
-  if (info.direct || other == Method::kPread) methods.push_back(prober.Open(other, info.depth));
-  if (methods.size() > 1) methods[0].bytes = 0;
-  if (methods.size() > 1) methods[0].seconds = 0.0;
-  for (int round = 0; methods.size() > 1 && round < kRounds; ++round) {
-    for (Way& way : methods) prober.Measure(slice, &way);
+  const DiskInfo info = Best(depths)->reader->info();
+  Way chosen = prober.Open(MethodOf(info.method), DepthToUse(info));
+  // Through the page cache, and where it is forbidden, io_uring is no choice.
+  if (info.method != "io_uring") return chosen;
+  Way other = prober.Open(Method::kPread, info.depth);
+  for (int round = 0; round < kRounds; ++round) {
+    prober.Measure(slice, &chosen);
+    prober.Measure(slice, &other);
   }
-  return std::move(*Best(methods));
+  return other.speed() > kPreadBetter * chosen.speed() ? std::move(other) : std::move(chosen);
 }
 
 DiskSpeed SpeedOf(const Way& way) {
