@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 # before the first build: each for itself, for those who change code.
 UNITY ?= 8
 
-.PHONY: help setup build test demo bench check alone tidy lint lint-all format fuzz asan asan-layers tsan install clean
+.PHONY: help setup configured build test demo bench check alone tidy lint lint-all format fuzz asan asan-layers tsan install clean
 .DEFAULT_GOAL := help
 
 help:      ## this list
@@ -12,12 +12,14 @@ help:      ## this list
 
 setup:     ## install missing packages (Debian 12)
 	@scripts/setup.sh
-build: setup ## build the program: build/release/moewe
+configured: setup
 	@[ -f build/release/build.ninja ] || cmake --preset release -DMOEWE_UNITY=$(UNITY)
-	@cmake --build --preset release
+build: configured ## build the program: build/release/moewe
+	@cmake --build --preset release --target moewe_program
 demo: build ## convert the demonstration model and let it speak
 	@scripts/demo.sh
-test: build ## run every test
+test: configured ## run every test
+	@cmake --build --preset release
 	@scripts/test.sh build/release
 bench: build ## speed of a synthetic Qwen3-30B-A3B with 4 layers (1.4 GB of disk) and of the demo model
 	@if [ -f build/bench.cmf ]; then build/release/moewe bench build/bench.cmf; else \
