@@ -151,6 +151,20 @@ TEST(PrefetchTest, ABetterGuessReplacesWhatHasNotBegun) {
   EXPECT_EQ(f.store->stats().prefetched, 6u);
 }
 
+TEST(PrefetchTest, TakingBackOneLayersGuessesLeavesTheOthers) {
+  Fixture f({16, 16}, 48, 1);
+  f.Prefetch(0, {1, 2});
+  f.Prefetch(1, {10, 11});
+  f.Prefetch(1, {12});  // nothing but a part of the first has begun
+  f.Idle();
+  const uint64_t waits = f.disk.waits;
+  f.Step(0, {1, 2});
+  EXPECT_EQ(f.store->stats().prefetched, 2u);
+  f.Step(1, {12});
+  EXPECT_EQ(f.store->stats().prefetched, 3u);
+  EXPECT_EQ(f.disk.waits, waits);
+}
+
 // The least arena, a quarter of it with guesses that are being read or kept: they yield.
 TEST(PrefetchTest, DemandTakesTheSlotsOfGuesses) {
   for (const bool read : {false, true}) {
