@@ -1,9 +1,8 @@
 // Random reads of a file by method, size and depth, as a Markdown table:
 //
-// A depth is of reads, or of the pieces that a large direct one is divided into.
-//
 //   disk_bench FILE [SECONDS]      a file of several GB, on the disk that is meant
 //
+// A depth is of reads, or of the pieces that a large direct one is divided into.
 // Rounds over all cells, so that a disk that slows down (virtual ones do, after a burst) does so
 // for all of them; a cell is the median of its rounds. CPU is the whole process's, in percent of a
 // core.

@@ -6,7 +6,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 seconds=${FUZZ_SECONDS:-10}
 mkdir -p build/fuzz
-[[ -f build/asan/build.ninja ]] || cmake --preset asan || exit 1
+cmake --preset asan > build/fuzz/configure.log 2>&1 || { cat build/fuzz/configure.log; exit 1; }
 cmake --build build/asan --target moewe_fuzz || exit 1
 python3 fuzz/make_corpus.py build/fuzz/seeds || exit 1
 

@@ -36,56 +36,26 @@ export tidy=build/tidy
 mkdir -p "$tidy"
 cmake --preset release -B "$tidy" -DMOEWE_UNITY=0 > "$tidy/configure.log" 2>&1 || { cat "$tidy/configure.log"; exit 1; }
 
-# check FILE...: files of one layer, read as one, because the headers take most of the time; one by one where that does
-# not compile. Prints "ok FILE", or what was found and "bad FILE".
+# Prints "ok FILE", or what was found and "bad FILE".
 check() {
-  local file unit log
-  if (($# > 1)); then
-    unit=$PWD/$tidy/unit-$(cksum <<< "$*" | cut -d' ' -f1).cc
-    for file in "$@"; do echo "#include \"$PWD/$file\""; done > "$unit"
-    log=$(clang-tidy-19 --quiet --checks=-bugprone-suspicious-include "$unit" -- $(flags "$1") 2> /dev/null)
-    if [[ $? -eq 0 ]]; then
-      printf 'ok %s\n' "$@"
-      return
-    fi
-    for file in "$@"; do check "$file"; done
-  else
-    log=$(clang-tidy-19 --quiet -p "$tidy" "$1" 2> /dev/null) && echo "ok $1" || printf '%s\nbad %s\n' "$log" "$1"
-  fi
+  local found
+  if found=$(clang-tidy-19 --quiet -p "$tidy" "$1" 2> /dev/null); then echo "ok $1"; else printf '%s\nbad %s\n' "$found" "$1"; fi
 }
-
-# How FILE is compiled, without the compiler, its output and its source.
-flags() {
-  python3 - "$tidy/compile_commands.json" "$PWD/$1" << 'END'
-import json, shlex, sys
-command = next(e["command"] for e in json.load(open(sys.argv[1])) if e["file"] == sys.argv[2])
-words = shlex.split(command)[1:]
-print(*(shlex.quote(w) for w in words[: words.index("-o")] if w != "-Werror"))
-END
-}
-export -f check flags
-
-# Files of one layer up to eight at a time; Highway's, which include themselves, and those with options of their own alone.
-batches() {
-  printf '%s\n' "$@" | awk -F/ '
-    function flush(l) { if (n[l]) print batch[l]; n[l] = 0; batch[l] = "" }
-    $2 == "kernels" || $2 == "quant" || /uring_reader|verb_/ { print; next }
-    { batch[$2] = batch[$2] (n[$2] ? " " : "") $0; if (++n[$2] == 8) flush($2) }
-    END { for (l in n) flush(l) }'
-}
+export -f check
 
 log=$tidy/found.log
 : > "$log"
-mapfile -t work < <(batches "${files[@]}")
 start=$SECONDS
-for ((i = 0; i < ${#work[@]}; i += $(nproc))); do
-  if ((SECONDS - start > budget)); then break; fi
-  printf '%s\n' "${work[@]:i:$(nproc)}" | xargs -P"$(nproc)" -I{} bash -c 'check $1' _ {} | tee -a "$log" | grep -v '^ok '
+taken=0
+while ((taken < ${#files[@]} && SECONDS - start <= budget)); do
+  batch=("${files[@]:taken:8}")
+  taken=$((taken + ${#batch[@]}))
+  printf '%s\n' "${batch[@]}" | xargs -P"$(nproc)" -I{} bash -c 'check {}' | tee -a "$log" | grep -v '^ok '
 done
 passed=$(grep -c '^ok ' "$log")
-bad=$(grep -c '^bad ' "$log")
-skipped=$((${#files[@]} - passed - bad))
-((skipped == 0)) || echo "clang-tidy: no time for $skipped of ${#files[@]} changed files"
+bad=$((taken - passed)) # also those whose check died
+skipped=$((${#files[@]} - taken))
+((skipped == 0)) || echo "clang-tidy: no time for $skipped of ${#files[@]} files"
 bad=$((bad + failed))
 echo "$passed passed, $bad failed, $skipped skipped"
 ((bad == 0))

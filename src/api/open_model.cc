@@ -113,8 +113,8 @@ uint64_t StreamedReserve(const PlannedModel& planned, bool pairs) {
   return most - backbone;
 }
 
-// Where weights are, as a plan has it: streamed experts, or huge pages. Folders belong to other
-// programs, too: nothing is put beside their files.
+// Streamed experts as a plan has them. Folders belong to other programs, too: nothing is put beside
+// their files.
 void SetStream(const model::MemoryPlan& plan, const model::StoredExperts& stored,
                const formats::Checkpoint& checkpoint, model::LoadOptions* load) {
   const auto trunk = load->stream ? load->stream->trunk : nullptr;

@@ -135,7 +135,8 @@ class CutContainer {
       for (const char* key : {"input_mask_task", "task"}) {
         if (!skill.contains(key)) continue;
         Json& task = skill[key];
-        if (std::find(dropped.begin(), dropped.end(), task) != dropped.end()) task = nullptr;
+        const auto is_task = [&task](const std::string& name) { return task == name; };
+        if (std::any_of(dropped.begin(), dropped.end(), is_task)) task = nullptr;
       }
     }
   }

@@ -84,7 +84,7 @@ struct Engine::Impl {
     try {
       return model->Idle();
     } catch (const std::exception& error) {
-      LogWarning(std::string("reading experts ahead has ended: ") + error.what());
+      LogWarning(std::string("reading experts ahead failed: ") + error.what());
       return false;
     }
   }

@@ -113,7 +113,8 @@ void ExpertStore::Impl::TakeBackGuesses(uint32_t layer, std::span<const uint32_t
   std::erase_if(guesses, [&](const Guess& guess) {
     return guess.layer == layer && score.pays() && loader.entry(guess.id).phase == Phase::kAbsent;
   });
-  // The reader takes back all that has not begun: other layers' guesses go on.
+  // The reader takes back all that has not begun. Other layers' guesses go on, but for one that has
+  // half begun.
   for (const Guess& guess : guesses) {
     if (score.pays() && loader.entry(guess.id).phase == Phase::kAbsent) {
       loader.Start(guess.id, Purpose::kGuess, false);

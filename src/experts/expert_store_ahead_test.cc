@@ -153,12 +153,12 @@ TEST(PrefetchTest, ABetterGuessReplacesWhatHasNotBegun) {
 
 TEST(PrefetchTest, TakingBackOneLayersGuessesLeavesTheOthers) {
   Fixture f({16, 16}, 48, 1);
-  f.Prefetch(0, {1, 2});
+  f.Prefetch(0, {1, 2, 3});
   f.Prefetch(1, {10, 11});
-  f.Prefetch(1, {12});  // nothing but a part of the first has begun
+  f.Prefetch(1, {12});  // nothing has begun but a part of the first, which is lost
   f.Idle();
   const uint64_t waits = f.disk.waits;
-  f.Step(0, {1, 2});
+  f.Step(0, {2, 3});
   EXPECT_EQ(f.store->stats().prefetched, 2u);
   f.Step(1, {12});
   EXPECT_EQ(f.store->stats().prefetched, 3u);

@@ -34,14 +34,15 @@ class SignatureTest : public ScratchTest {
 
 TEST_F(SignatureTest, AcceptsTheGoldenSignatureAndWritesTheSame) {
   const nlohmann::json golden_sig = golden::ReadJson(Golden("signed.cmf.sig"));
-  EXPECT_EQ(CheckSignature(Golden("signed.cmf"), kNoProgress), golden_sig["pubkey"]);
+  EXPECT_EQ(CheckSignature(Golden("signed.cmf"), kNoProgress),
+            golden_sig["pubkey"].get<std::string>());
 
   const std::string model = Put("model.cmf", Text(Golden("signed.cmf")));
   const SigningKey key = SigningKey::Read(Golden("signed.key.hex"));
-  EXPECT_EQ(key.PublicKey(), golden_sig["pubkey"]);
+  EXPECT_EQ(key.PublicKey(), golden_sig["pubkey"].get<std::string>());
   key.Sign(model, kNoProgress);  // Ed25519 signatures are deterministic
   EXPECT_EQ(golden::ReadJson(SignaturePath(model)), golden_sig);
-  EXPECT_EQ(Check(model).signed_by, golden_sig["pubkey"]);
+  EXPECT_EQ(Check(model).signed_by, golden_sig["pubkey"].get<std::string>());
 }
 
 TEST_F(SignatureTest, RefusesEveryBrokenGoldenSignature) {

@@ -152,7 +152,7 @@ TEST_P(RoutingGolden, PhiAndEnergiesAreThoseOfTheDocument) {
     const std::vector<SkillEnergy> energies = router.Route(ids, 256);
     ASSERT_EQ(energies.size(), prompt["golden_E"].size());
     for (size_t i = 0; i < energies.size(); ++i) {
-      EXPECT_EQ(energies[i].id, prompt["golden_E"][i]["id"]);
+      EXPECT_EQ(energies[i].id, prompt["golden_E"][i]["id"].get<std::string>());
       EXPECT_NEAR(energies[i].energy, prompt["golden_E"][i]["E"].get<double>(), 1e-5);
     }
     // Token by token the same bits.

@@ -29,8 +29,8 @@ std::unique_ptr<DiskReader> MakeUringReader(DiskFiles* files, uint32_t depth,
                                             std::span<uint8_t> memory, std::string* why_not);
 
 // By `method` if that works, else by pread, which its info then says; direct reads in pieces of
-// kDiskPiece, which `depth` counts. kAuto: io_uring for direct
-// reads, pread for those through the page cache, which keep a CPU busy with copying.
+// kDiskPiece, which `depth` counts. kAuto: io_uring for direct reads, pread for those through the
+// page cache, which keep a CPU busy with copying.
 std::unique_ptr<DiskReader> MakeDiskReader(DiskFiles files, DiskOptions::Method method,
                                            uint32_t depth, std::span<uint8_t> memory);
 

@@ -60,7 +60,7 @@ TEST_F(TimedReadsTest, KeepsItsReadsInFlightUntilTheTimeIsOver) {
   EXPECT_EQ(reads.bytes % kBytes, 0u);
   EXPECT_LE(reads.bytes, disk_->bytes_read());
   EXPECT_GE(reads.bytes + 3 * kBytes, disk_->bytes_read());
-  EXPECT_GT(reads.bytes, 3 * kBytes);
+  EXPECT_GE(reads.bytes, kBytes);
   EXPECT_GT(reads.seconds, 0.0);
   EXPECT_LE(reads.seconds, took);
   EXPECT_LE(reads.seconds, 0.05) << "time after the last read that counts was counted";

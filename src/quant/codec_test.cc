@@ -56,13 +56,13 @@ TEST_P(CodecGolden, DecodesAndEncodesBitForBit) {
   const json& entry = GetParam();
   const std::optional<DType> dtype = DTypeFromId(entry.at("dtype_id"));
   ASSERT_TRUE(dtype);
-  EXPECT_EQ(DTypeName(*dtype), entry.at("dtype"));
+  EXPECT_EQ(DTypeName(*dtype), entry.at("dtype").get<std::string>());
   const Codec* codec = FindCodec(*dtype);
   ASSERT_NE(codec, nullptr);
 
   const MatrixShape shape{entry.at("rows"), entry.at("cols")};
   const std::vector<uint8_t> encoded = golden::ReadBytes(File("encoded"));
-  EXPECT_EQ(HashToHex(HashBytes(encoded)), entry.at("hash64"));
+  EXPECT_EQ(HashToHex(HashBytes(encoded)), entry.at("hash64").get<std::string>());
   EXPECT_EQ(encoded.size(), entry.at("nbytes"));
 
   // Compared as bits: NaNs and signed zeros count.

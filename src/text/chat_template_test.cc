@@ -38,9 +38,9 @@ size_t CodePoints(const std::string& text, size_t bytes) {
 
 // Pass = an error of the same kind; for some kinds the message or the line must be exact.
 void ExpectSameError(const TemplateError& error, const Json& expected) {
-  EXPECT_EQ(error.type(), expected["type"]) << error.what();
+  EXPECT_EQ(error.type(), expected["type"].get<std::string>()) << error.what();
   if (error.type() == "TemplateError") {
-    EXPECT_EQ(error.detail(), expected["message"]);
+    EXPECT_EQ(error.detail(), expected["message"].get<std::string>());
   }
   if (error.type() == "TemplateSyntaxError" || error.type() == "TemplateAssertionError") {
     EXPECT_EQ(error.line(), expected["line"]) << error.what();

@@ -65,12 +65,12 @@ void ExpectEnvelope(const cmf::Envelope& envelope, const nlohmann::json& expecte
   section(envelope.masks, "masks");
   section(envelope.tokenizer, "vocab");
   section(envelope.index, "index");
-  EXPECT_EQ(HashToHex(envelope.header_hash), expected["header_hash"]);
-  EXPECT_EQ(HashToHex(envelope.directory_hash), expected["dir_hash"]);
+  EXPECT_EQ(HashToHex(envelope.header_hash), expected["header_hash"].get<std::string>());
+  EXPECT_EQ(HashToHex(envelope.directory_hash), expected["dir_hash"].get<std::string>());
 }
 
 void ExpectMask(const cmf::TaskMask& mask, const nlohmann::json& expected) {
-  EXPECT_EQ(mask.name, expected["name"]);
+  EXPECT_EQ(mask.name, expected["name"].get<std::string>());
   EXPECT_EQ(mask.task_id, expected["task_id"]);
   for (const char* key : {"description", "priority", "quality", "parent", "has_hot_pack"}) {
     EXPECT_EQ(nlohmann::json::parse(mask.meta.value(key, Json()).dump()), expected[key]) << key;
@@ -109,10 +109,10 @@ TEST_P(CmfGoodFile, ReadsAsDescribed) {
   for (const nlohmann::json& tensor : expected_["tensors"]) {
     const TensorView* view = file->Find(tensor["name"].get<std::string>());
     ASSERT_NE(view, nullptr) << tensor["name"];
-    EXPECT_EQ(DTypeName(view->dtype), tensor["dtype"]);
+    EXPECT_EQ(DTypeName(view->dtype), tensor["dtype"].get<std::string>());
     EXPECT_EQ(nlohmann::json(view->shape), tensor["shape"]);
     EXPECT_EQ(view->bytes.size(), tensor["nbytes"]);
-    EXPECT_EQ(HashToHex(view->hash), tensor["hash"]);
+    EXPECT_EQ(HashToHex(view->hash), tensor["hash"].get<std::string>());
     EXPECT_EQ(view->file_index, tensor["shard"]);
     if (view->hash != 0) {
       EXPECT_EQ(HashBytes(view->bytes), view->hash) << view->name;
