@@ -296,11 +296,6 @@ void ReadMoe(const JsonKeys& keys, const FamilyRow& family, ModelConfig* config)
   if (moe.num_experts == 0) return;
   const std::string_view top_k = keys.OneOf({row.top_k_key, "num_experts_per_tok", "moe_top_k"});
   moe.top_k = keys.Uint(top_k.empty() ? row.top_k_key : top_k, 1, moe.num_experts, row.top_k);
-  if (moe.top_k > moe.num_experts) {  // by the family's default
-    keys.Fail(row.top_k_key,
-              fmt::format("is missing, and the usual {} are more than the {} experts", moe.top_k,
-                          moe.num_experts));
-  }
   moe.intermediate_size = row.own_width
                               ? keys.Uint("moe_intermediate_size", 1, kMaxIntermediate, row.width)
                               : config->intermediate_size;

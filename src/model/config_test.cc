@@ -261,8 +261,6 @@ TEST(Config, BadValuesNameTheirKey) {
     EXPECT_EQ(field, "config." + key) << value.dump();
   }
   EXPECT_EQ(CodeOf(With(Minimal("mixtral"), {{"num_experts_per_tok", 9}})), ErrorCode::kParse);
-  // The family's usual two experts a token are more than there are.
-  EXPECT_EQ(CodeOf(With(Minimal("mixtral"), {{"num_local_experts", 1}})), ErrorCode::kParse);
   EXPECT_EQ(CodeOf(With(Minimal("mixtral"), {{"num_local_experts", 8}, {"num_experts", 4}})),
             ErrorCode::kParse);
   EXPECT_EQ(CodeOf(Json::array()), ErrorCode::kParse);
