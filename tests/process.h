@@ -7,6 +7,7 @@
 #include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -31,7 +32,15 @@ class Process {
     argv.push_back(nullptr);
     if (via == Via::kTerminal) {
       pid_ = forkpty(&out_, nullptr, nullptr, nullptr);
-      if (pid_ == 0) Become(argv);
+      if (pid_ == 0) {
+        // A terminal drops what nobody has read yet once Ctrl-C's signal is sent: also what a quick
+        // program has written in answer to it.
+        termios terminal;
+        tcgetattr(STDIN_FILENO, &terminal);
+        terminal.c_lflag |= NOFLSH;
+        tcsetattr(STDIN_FILENO, TCSANOW, &terminal);
+        Become(argv);
+      }
       in_ = out_;
     } else {
       int to[2], from[2];

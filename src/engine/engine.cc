@@ -1,11 +1,8 @@
 #include "engine/engine.h"
 
-#include <pthread.h>
-
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -15,6 +12,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "platform/signals_elsewhere.h"
 
 namespace moewe::engine {
 namespace {
@@ -37,14 +35,8 @@ struct Engine::Impl {
 
   Impl(model::Model* m, const text::Tokenizer* tokenizer, const SchedulerOptions& options)
       : model(m), scheduler(m, tokenizer, options) {
-    // Signals are for the program's own threads, but for a fault of this one: a blocked SIGBUS
-    // would end the process before the handler of mapped files sees it.
-    sigset_t all, old;
-    sigfillset(&all);
-    for (const int fault : {SIGBUS, SIGSEGV, SIGFPE, SIGILL}) sigdelset(&all, fault);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
+    const SignalsElsewhere signals;
     thread = std::thread([this] { Loop(); });
-    pthread_sigmask(SIG_SETMASK, &old, nullptr);
   }
 
   void Loop() {

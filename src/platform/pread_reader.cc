@@ -12,6 +12,7 @@
 #include "platform/disk_methods.h"
 #include "platform/disk_queue.h"
 #include "platform/disk_transfer.h"
+#include "platform/signals_elsewhere.h"
 
 namespace moewe {
 namespace {
@@ -22,6 +23,7 @@ class PreadReader : public DiskReader {
     info_ = {"pread", files.direct, std::move(files.fallback), 0};
     threads_.reserve(depth);
     try {
+      const SignalsElsewhere signals;
       while (threads_.size() < depth) threads_.emplace_back([this] { Work(); });
     } catch (const std::exception& error) {  // of the system's, or no memory for it
       if (threads_.empty()) {

@@ -17,6 +17,7 @@
 
 #include "moewe/error.h"
 #include "platform/cpu_features.h"
+#include "platform/signals_elsewhere.h"
 
 namespace moewe {
 namespace {
@@ -160,6 +161,7 @@ ThreadPool::ThreadPool(int num_threads) : impl_(std::make_unique<Impl>()) {
   // The caller's thread is not ours to pin; the workers keep off the first CPU, which it is then
   // left.
   const bool pin = num_threads > 1 && static_cast<size_t>(num_threads) == cpus.size();
+  const SignalsElsewhere signals;
   for (int worker = 1; worker < num_threads; ++worker) {
     const int cpu = pin ? cpus[static_cast<size_t>(worker)] : -1;
     try {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -97,6 +98,31 @@ TEST(ThreadPool, TwoPoolsSideBySide) {
 TEST(ThreadPool, DefaultUsesTheUsableCpus) {
   ThreadPool pool;
   EXPECT_EQ(pool.num_threads(), UsableCpus());
+}
+
+// Who waits for Ctrl-C must be the one who gets it. Faults stay with the thread that makes them.
+TEST(ThreadPool, WorkersLeaveSignalsToTheProgram) {
+  sigset_t before;
+  pthread_sigmask(SIG_SETMASK, nullptr, &before);
+  ThreadPool pool(4);
+  std::atomic<int> workers{0};
+  for (int round = 0; round < 200; ++round) {
+    pool.Run(64, [&](size_t, int worker) {
+      if (worker == 0) return;
+      sigset_t mask;
+      pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+      EXPECT_EQ(sigismember(&mask, SIGINT), 1);
+      EXPECT_EQ(sigismember(&mask, SIGTERM), 1);
+      EXPECT_EQ(sigismember(&mask, SIGBUS), 0);
+      ++workers;
+    });
+    if (workers > 0) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_GT(workers, 0);
+  sigset_t after;
+  pthread_sigmask(SIG_SETMASK, nullptr, &after);
+  EXPECT_EQ(sigismember(&after, SIGINT), sigismember(&before, SIGINT));
 }
 
 }  // namespace
