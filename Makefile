@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 # before the first build: each for itself, for those who change code.
 UNITY ?= 8
 
-.PHONY: help setup configured build test demo bench check alone tidy lint lint-all format fuzz asan asan-layers tsan install clean
+.PHONY: help setup configured build test demo bench check alone lint lint-all format fuzz asan asan-layers tsan install clean
 .DEFAULT_GOAL := help
 
 help:      ## this list
@@ -39,8 +39,6 @@ check: ## formatting and include directions
 	@scripts/setup.sh lint && scripts/lint.sh quick
 alone: setup ## does each file that changed in a day compile without the seven others
 	@scripts/compile_alone.sh changed
-tidy: setup ## clang-tidy over what changed in a day
-	@scripts/setup.sh lint && scripts/lint.sh tidy
 lint: setup ## formatting, include directions, clang-tidy over what changed in a day
 	@scripts/setup.sh lint && scripts/lint.sh changed
 lint-all: setup ## the same over all files

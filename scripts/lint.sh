@@ -4,7 +4,6 @@
 #   scripts/lint.sh quick     no clang-tidy
 #   scripts/lint.sh all       clang-tidy over every source file
 #   scripts/lint.sh changed   over those changed in the last day, the latest first, for about MOEWE_TIDY_SECONDS (240)
-#   scripts/lint.sh tidy      the same, clang-tidy alone
 #
 # With clang-tidy it ends with "N passed, N failed, N skipped": files, and one for formatting and includes if bad.
 # Skipped are those that the time did not suffice for.
@@ -14,11 +13,9 @@ scope=${1:-changed}
 budget=${MOEWE_TIDY_SECONDS:-240}
 failed=0
 
-if [[ $scope != tidy ]]; then
-  mapfile -t sources < <(git ls-files '*.cc' '*.h' | grep -v '^tests/golden/')
-  clang-format-19 --dry-run -Werror "${sources[@]}" || failed=1
-  python3 scripts/check_includes.py || failed=1
-fi
+mapfile -t sources < <(git ls-files '*.cc' '*.h' | grep -v '^tests/golden/')
+clang-format-19 --dry-run -Werror "${sources[@]}" || failed=1
+python3 scripts/check_includes.py || failed=1
 
 [[ $scope == quick ]] && exit $failed
 

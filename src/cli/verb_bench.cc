@@ -145,7 +145,7 @@ nlohmann::ordered_json PhaseJson(const engine::StreamedPhase& phase) {
           {"hit_rate", HitRateJson(phase.resident, phase.prefetched, phase.missed)},
           {"bytes_read", phase.bytes_read},
           {"wait_seconds", phase.wait_seconds},
-          {"hidden_seconds", std::max(0.0, phase.busy_seconds - phase.wait_seconds)},
+          {"hidden_seconds", phase.hidden_seconds()},
           {"seconds", phase.seconds}};
 }
 

@@ -30,7 +30,7 @@ DiskTurns::DiskTurns(const model::Model& model) {
   options.direct = stats->disk.direct;
   options.depth = kDepth;
   const uint64_t slots = std::clamp<uint64_t>(kMostMemory / slot_bytes_, 1, kDepth);
-  memory_ = std::make_unique<experts::Arena>(slots * slot_bytes_);
+  memory_ = std::make_unique<HugeMemory>(slots * slot_bytes_);
   reader_ = OpenDiskReader(model.checkpoint().files(), options);
 }
 

@@ -7,10 +7,10 @@
 #include <random>
 #include <vector>
 
-#include "experts/arena.h"
 #include "experts/expert_reads.h"
 #include "model/model.h"
 #include "platform/disk_reader.h"
+#include "platform/huge_memory.h"
 
 namespace moewe::engine {
 
@@ -43,7 +43,7 @@ class DiskTurns {
   uint64_t read_bytes_ = 0;
   uint64_t bytes_of_all_ = 0;
   uint64_t slot_bytes_ = 0;
-  std::unique_ptr<experts::Arena> memory_;
+  std::unique_ptr<HugeMemory> memory_;
   std::unique_ptr<DiskReader> reader_;  // before the memory goes, it waits for its reads
   std::mt19937_64 random_{1};
   uint64_t bytes_ = 0;

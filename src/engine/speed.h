@@ -2,6 +2,7 @@
 #ifndef MOEWE_ENGINE_SPEED_H_
 #define MOEWE_ENGINE_SPEED_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -25,7 +26,7 @@ struct SpeedOptions {
 // What a phase of a streamed model asked of its store, over all passes that count.
 struct StreamedPhase {
   uint64_t tokens = 0;
-  uint64_t resident = 0;  // uses of an expert, as in experts::StoreStats
+  uint64_t resident = 0;  // uses of an expert; like all else here, as in experts::StoreStats
   uint64_t prefetched = 0;
   uint64_t missed = 0;
   uint64_t bytes_read = 0;
@@ -34,6 +35,7 @@ struct StreamedPhase {
   double seconds = 0.0;
 
   uint64_t uses() const { return resident + prefetched + missed; }
+  double hidden_seconds() const { return std::max(0.0, busy_seconds - wait_seconds); }
   // Share of them that is in memory before anybody asks; 1 without any.
   double resident_rate() const {
     return uses() == 0 ? 1.0 : static_cast<double>(resident) / static_cast<double>(uses());

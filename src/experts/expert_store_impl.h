@@ -9,11 +9,11 @@
 #include <span>
 #include <vector>
 
-#include "experts/arena.h"
 #include "experts/expert_loader.h"
 #include "experts/expert_slots.h"
 #include "experts/expert_store.h"
 #include "experts/guess_score.h"
+#include "platform/huge_memory.h"
 
 namespace moewe::experts {
 
@@ -35,7 +35,7 @@ struct ExpertStore::Impl {
   const uint32_t window;
   StoreStats stats;
   std::vector<uint64_t> counts;
-  Arena arena;
+  HugeMemory arena;
   std::unique_ptr<DiskReader> reader;  // before the arena goes, it waits for its reads
   ExpertLoader loader;
 

@@ -87,10 +87,10 @@ std::vector<DiskRead> ReadsOf(const TrunkLayout& layout, uint8_t* memory) {
               {checkpoint.files()[read.file], "", read.offset});
 }
 
-std::unique_ptr<experts::Arena> Read(const formats::Checkpoint& checkpoint,
-                                     const TrunkLayout& layout, std::unique_ptr<DiskReader> given,
-                                     std::vector<TensorView>* tensors) {
-  auto arena = std::make_unique<experts::Arena>(layout.bytes);
+std::unique_ptr<HugeMemory> Read(const formats::Checkpoint& checkpoint, const TrunkLayout& layout,
+                                 std::unique_ptr<DiskReader> given,
+                                 std::vector<TensorView>* tensors) {
+  auto arena = std::make_unique<HugeMemory>(layout.bytes);
   // Before the memory goes, after an error too, it waits for its reads.
   const std::unique_ptr<DiskReader> reader = std::move(given);
   const std::vector<DiskRead> reads = ReadsOf(layout, arena->memory().data());
@@ -119,14 +119,6 @@ std::unique_ptr<experts::Arena> Read(const formats::Checkpoint& checkpoint,
 
 uint64_t TrunkMemoryBytes(std::span<const TensorView> tensors, std::span<const TensorUse> uses) {
   return TrunkLayout(tensors, TrunkInOrder(tensors, uses)).bytes;
-}
-
-std::unique_ptr<experts::Arena> ReadTrunk(const formats::Checkpoint& checkpoint,
-                                          std::span<const TensorUse> uses,
-                                          std::unique_ptr<DiskReader> reader,
-                                          std::vector<TensorView>* tensors) {
-  const TrunkLayout layout(*tensors, TrunkInOrder(*tensors, uses));
-  return Read(checkpoint, layout, std::move(reader), tensors);
 }
 
 void TrunkMemory::Hold(const formats::Checkpoint& checkpoint, std::span<const TensorUse> uses,
@@ -189,7 +181,7 @@ void TrunkMemory::KeepOnly(std::span<const Part> needed) {
   // What is kept of an arena, in the order of its memory; the gaps go back to the system.
   std::sort(kept.begin(), kept.end(),
             [](const Part& a, const Part& b) { return std::less<>()(a.at, b.at); });
-  std::erase_if(arenas_, [&](const std::unique_ptr<experts::Arena>& arena) {
+  std::erase_if(arenas_, [&](const std::unique_ptr<HugeMemory>& arena) {
     uint8_t* at = arena->memory().data();
     uint8_t* const end = at + arena->memory().size();
     const bool holds = std::any_of(

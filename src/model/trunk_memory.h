@@ -9,24 +9,16 @@
 #include <span>
 #include <vector>
 
-#include "experts/arena.h"
 #include "formats/checkpoint.h"
 #include "model/weights.h"
 #include "platform/disk_reader.h"
+#include "platform/huge_memory.h"
 
 namespace moewe::model {
 
-// What ReadTrunk takes: the tensors with their pages' edges. Looks at places only.
+// What a trunk takes: its tensors with their pages' edges. Looks at places only.
 uint64_t TrunkMemoryBytes(std::span<const formats::TensorView> tensors,
                           std::span<const TensorUse> uses);
-
-// Reads all trunk tensors that are in files and lets their views point to where they are now, which
-// lives as long as the result. `reader` has the checkpoint's files. A read that fails is repeated
-// once. Throws Error{kIo} naming file and offset, {kOutOfBudget} if the memory can't be had.
-std::unique_ptr<experts::Arena> ReadTrunk(const formats::Checkpoint& checkpoint,
-                                          std::span<const TensorUse> uses,
-                                          std::unique_ptr<DiskReader> reader,
-                                          std::vector<formats::TensorView>* tensors);
 
 // The trunk of one model after another over the same files, as with skills that take turns: what
 // the next one needs as well stays where it is. One thread at a time.
@@ -34,9 +26,11 @@ class TrunkMemory {
  public:
   using MakeReader = std::function<std::unique_ptr<DiskReader>()>;
 
-  // As ReadTrunk, which reads what is not there; all else that is there is given back, so that the
-  // model that had it before must be gone. `make_reader` is called if something has to be read.
-  // Throws as ReadTrunk; what was there and is needed still is, then.
+  // Lets the views of all trunk tensors that are in files point to where they are here, as long as
+  // it lives, and reads those that are not there. All else that is there is given back, so that the
+  // model that had it before must be gone. `make_reader`, for the checkpoint's files, is called if
+  // something has to be read. A read that fails is repeated once. Throws Error{kIo} naming file and
+  // offset, {kOutOfBudget} if the memory can't be had; what was there and is needed still is, then.
   void Hold(const formats::Checkpoint& checkpoint, std::span<const TensorUse> uses,
             const MakeReader& make_reader, std::vector<formats::TensorView>* tensors);
 
@@ -53,7 +47,7 @@ class TrunkMemory {
   void KeepOnly(std::span<const Part> needed);
 
   std::vector<Part> parts_;  // by file and place
-  std::vector<std::unique_ptr<experts::Arena>> arenas_;
+  std::vector<std::unique_ptr<HugeMemory>> arenas_;
 };
 
 }  // namespace moewe::model

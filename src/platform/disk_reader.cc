@@ -33,10 +33,6 @@ std::optional<DiskHabit> Habit(std::span<const std::string> files, bool direct) 
   return DiskHabit{speed.method, speed.depth, speed.direct};
 }
 
-}  // namespace
-
-namespace {
-
 std::unique_ptr<DiskReader> MakeWholeReader(DiskFiles files, Method method, uint32_t depth,
                                             std::span<uint8_t> memory) {
   if (method == Method::kUring || (method == Method::kAuto && files.direct)) {
