@@ -1,6 +1,5 @@
 #include "platform/thread_pool.h"
 
-#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -40,13 +39,6 @@ inline void Pause() {
 // The pool and worker number whose task this thread is inside of, for nested calls.
 thread_local const void* current_pool = nullptr;
 thread_local int current_worker = 0;
-
-void PinThisThread(int cpu) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(cpu, &set);
-  pthread_setaffinity_np(pthread_self(), sizeof(set), &set);  // best effort
-}
 
 }  // namespace
 
@@ -154,21 +146,15 @@ struct ThreadPool::Impl {
 };
 
 ThreadPool::ThreadPool(int num_threads) : impl_(std::make_unique<Impl>()) {
-  const std::vector<int> cpus = AllowedCpus();
   if (num_threads <= 0) num_threads = UsableCpus();
   num_threads = std::min(num_threads, 1024);
   impl_->num_threads = num_threads;
-  // The caller's thread is not ours to pin; the workers keep off the first CPU, which it is then
-  // left.
-  const bool pin = num_threads > 1 && static_cast<size_t>(num_threads) == cpus.size();
+  // Pinned nowhere: the caller, who waits for the disk between regions, wakes where its reads end,
+  // and a worker bound to that CPU would take turns with it while another one idles.
   const SignalsElsewhere signals;
   for (int worker = 1; worker < num_threads; ++worker) {
-    const int cpu = pin ? cpus[static_cast<size_t>(worker)] : -1;
     try {
-      impl_->workers.emplace_back([impl = impl_.get(), worker, cpu] {
-        if (cpu >= 0) PinThisThread(cpu);
-        impl->WorkerLoop(worker);
-      });
+      impl_->workers.emplace_back([impl = impl_.get(), worker] { impl->WorkerLoop(worker); });
     } catch (const std::exception& error) {
       impl_->StopWorkers();
       throw Error(ErrorCode::kOutOfBudget,

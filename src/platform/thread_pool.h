@@ -16,7 +16,7 @@ namespace moewe {
 class ThreadPool {
  public:
   // `num_threads` includes the caller; 0 means all CPUs this process may use (affinity mask and
-  // cgroup quota). Threads are pinned when they are as many as those CPUs.
+  // cgroup quota). No thread is pinned to a CPU.
   explicit ThreadPool(int num_threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
