@@ -29,7 +29,8 @@ namespace {
 constexpr size_t kSteps = 8;
 constexpr size_t kStepBytes = 32;
 constexpr size_t kPanelGroupBytes = kSteps * kStepBytes;
-constexpr int kTileTokens = 4;
+// Their sums and chains take 12 of 16 registers.
+constexpr int kTileTokens = 6;
 
 MOEWE_INLINE __m256i Load(const void* p) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(p));
@@ -118,8 +119,11 @@ void Tile(const uint8_t* panel, const float* scales, size_t panel_floats, size_t
       const uint8_t* w = panel + g * kPanelGroupBytes;
       const size_t place = kInput == Input::kOddCrumbs ? CrumbPlace(g) : g;
       __m256i s[T];
+      // Unrolled, or every step computes its places anew, which takes as long as the products.
+#pragma GCC unroll 8
       for (size_t i = 0; i < kSteps; ++i) {
         const __m256i weights = Load(w + i * kStepBytes);
+#pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
           const __m256i q = Broadcast(x[t] + StepAt<kInput>(g, i));
           const __m256i products = _mm256_maddubs_epi16(weights, q);
@@ -186,6 +190,8 @@ void Batch(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint8_t*
     };
     size_t t = 0;
     for (; t + kTileTokens <= n; t += kTileTokens) tile.template operator()<kTileTokens>(t);
+    if (n - t == 5) tile.template operator()<5>(t);
+    if (n - t == 4) tile.template operator()<4>(t);
     if (n - t == 3) tile.template operator()<3>(t);
     if (n - t == 2) tile.template operator()<2>(t);
     if (n - t == 1) tile.template operator()<1>(t);
