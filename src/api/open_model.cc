@@ -130,7 +130,7 @@ void SetStream(const model::MemoryPlan& plan, const model::StoredExperts& stored
 
 // Everything that comes before reading weights.
 PlannedModel Plan(const std::string& path, const ModelOptions& options, bool to_run,
-                  LogitsOfStep logits) {
+                  LogitsOfStep logits, const BesideBytes& beside) {
   Check(options);
   PlannedModel planned;
   planned.checkpoint = formats::OpenCheckpoint(path, options.scout);
@@ -158,6 +158,7 @@ PlannedModel Plan(const std::string& path, const ModelOptions& options, bool to_
     const uint32_t chunk = options.chunk != 0 ? options.chunk : model::kStreamedChunk;
     request.logit_rows = model::LogitRowsOfStep(planned.model->config(), chunk);
   }
+  if (beside) request.beside = beside(*planned.model);
   planned.plan = model::PlanMemory(*planned.model, request);
   SetStream(planned.plan, planned.model->stored(), *planned.checkpoint, &planned.load);
   return planned;
@@ -176,8 +177,9 @@ void LogPlan(const model::MemoryPlan& plan) {
 
 }  // namespace
 
-OpenModel Open(const std::string& path, const ModelOptions& options, LogitsOfStep logits) {
-  PlannedModel planned = Plan(path, options, /*to_run=*/true, logits);
+OpenModel Open(const std::string& path, const ModelOptions& options, LogitsOfStep logits,
+               const BesideBytes& beside) {
+  PlannedModel planned = Plan(path, options, /*to_run=*/true, logits, beside);
   for (const std::string& warning : planned.model->config().warnings.list) LogWarning(warning);
   model::RequireFit(planned.plan, planned.checkpoint->files().front());
   LogPlan(planned.plan);
@@ -216,7 +218,7 @@ OpenModel Open(const std::string& path, const ModelOptions& options, LogitsOfSte
 }
 
 PlannedModel OpenToPlan(const std::string& path, const ModelOptions& options) {
-  return Plan(path, options, /*to_run=*/false, LogitsOfStep::kLast);
+  return Plan(path, options, /*to_run=*/false, LogitsOfStep::kLast, {});
 }
 
 std::vector<model::SkillEnergy> OpenModel::Route(std::span<const model::TokenId> prompt) {

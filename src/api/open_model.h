@@ -3,6 +3,7 @@
 #define MOEWE_API_OPEN_MODEL_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -59,13 +60,16 @@ enum class LogitsOfStep : uint8_t {
   kEvery,  // of model::LogitRowsOfStep() tokens, as perplexity and `logits --all` ask for
 };
 
+// Bytes that the caller needs beside the model that it opens, for its own purposes.
+using BesideBytes = std::function<uint64_t(const model::ModelOutline&)>;
+
 // The context is what `options` ask for, or what the budget allows (a line says so if that is less
 // than usual). Throws what opening and loading throw; Error{kUsage} for options out of range,
 // Error{kOutOfBudget} with the size of every part if the model does not fit.
 //
 // With skill "auto" the model is the backbone until Bind.
 OpenModel Open(const std::string& path, const ModelOptions& options,
-               LogitsOfStep logits = LogitsOfStep::kLast);
+               LogitsOfStep logits = LogitsOfStep::kLast, const BesideBytes& beside = {});
 
 // What opening a model would take, which may be more than there is. No weights are read.
 struct PlannedModel {

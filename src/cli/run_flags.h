@@ -46,8 +46,9 @@ inline model::MemoryRequest MemoryRequestFrom(const RunFlags& flags) {
 using api::LogitsOfStep;
 using api::OpenModel;
 inline OpenModel OpenForRun(const std::string& path, const RunFlags& flags,
-                            LogitsOfStep logits = LogitsOfStep::kLast) {
-  return api::Open(path, ModelOptionsOf(flags), logits);
+                            LogitsOfStep logits = LogitsOfStep::kLast,
+                            const api::BesideBytes& beside = {}) {
+  return api::Open(path, ModelOptionsOf(flags), logits, beside);
 }
 
 // Throws Error{kUsage} for --skill auto: `verb` has no prompt that a skill could be chosen by.

@@ -85,15 +85,18 @@ void WriteSynthetic(const Job& job, const std::string& dst) {
 // The model to measure: the one named, or a synthetic one that is written first. A temporary file
 // loses its name as soon as it is open, so that nothing of it can stay behind.
 OpenModel OpenToMeasure(const Job& job, const RunFlags& run) {
-  if (!job.flags.model.empty()) return OpenForRun(job.flags.model, run);
+  const auto open = [&run](const std::string& path) {
+    return OpenForRun(path, run, LogitsOfStep::kLast, engine::SpeedBytes);
+  };
+  if (!job.flags.model.empty()) return open(job.flags.model);
   if (!job.flags.out.empty()) {
     WriteSynthetic(job, job.flags.out);
-    return OpenForRun(job.flags.out, run);
+    return open(job.flags.out);
   }
   const TemporaryFolder folder;
   const std::string file = folder.path() + "/" + job.flags.synthetic.shape + ".cmf";
   WriteSynthetic(job, file);
-  return OpenForRun(file, run);
+  return open(file);
 }
 
 void CheckFlags(const BenchFlags& flags) {

@@ -8,17 +8,40 @@
 #include "platform/timed_reads.h"
 
 namespace moewe::engine {
-DiskTurns::DiskTurns(const model::Model& model) {
-  for (const auto& layer : model.streamed_experts()) {
+namespace {
+
+// Every read of every expert.
+std::vector<experts::PlannedRead> ReadsOf(DiskTurns::Experts layers) {
+  std::vector<experts::PlannedRead> reads;
+  for (const auto& layer : layers) {
     for (const experts::StoredExpert& expert : layer) {
       const experts::ReadPlan plan = experts::PlanReads(expert);
-      for (uint32_t i = 0; i < plan.count; ++i) {
-        reads_.push_back(plan.reads[i]);
-        slot_bytes_ = std::max(slot_bytes_, plan.reads[i].bytes);
-        bytes_of_all_ += plan.reads[i].bytes;
-      }
+      reads.insert(reads.end(), plan.reads.begin(), plan.reads.begin() + plan.count);
     }
   }
+  return reads;
+}
+
+uint64_t Largest(std::span<const experts::PlannedRead> reads) {
+  uint64_t bytes = 0;
+  for (const experts::PlannedRead& read : reads) bytes = std::max(bytes, read.bytes);
+  return bytes;
+}
+
+uint64_t SlotsOf(uint64_t slot_bytes) {
+  return std::clamp<uint64_t>(DiskTurns::kMostMemory / slot_bytes, 1, DiskTurns::kDepth);
+}
+
+}  // namespace
+
+uint64_t DiskTurns::MemoryFor(Experts layers) {
+  const uint64_t slot_bytes = Largest(ReadsOf(layers));
+  return slot_bytes == 0 ? 0 : SlotsOf(slot_bytes) * slot_bytes;
+}
+
+DiskTurns::DiskTurns(const model::Model& model)
+    : reads_(ReadsOf(model.streamed_experts())), slot_bytes_(Largest(reads_)) {
+  for (const experts::PlannedRead& read : reads_) bytes_of_all_ += read.bytes;
   const std::optional<model::StreamStats> stats = model.stream_stats();
   if (reads_.empty() || !stats) {
     throw Error(ErrorCode::kInternal, "a disk is measured that nothing is read from");
@@ -29,8 +52,7 @@ DiskTurns::DiskTurns(const model::Model& model) {
       stats->disk.method == "io_uring" ? DiskOptions::Method::kUring : DiskOptions::Method::kPread;
   options.direct = stats->disk.direct;
   options.depth = kDepth;
-  const uint64_t slots = std::clamp<uint64_t>(kMostMemory / slot_bytes_, 1, kDepth);
-  memory_ = std::make_unique<HugeMemory>(slots * slot_bytes_);
+  memory_ = std::make_unique<HugeMemory>(SlotsOf(slot_bytes_) * slot_bytes_);
   reader_ = OpenDiskReader(model.checkpoint().files(), options);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "experts/expert_reads.h"
@@ -20,6 +21,10 @@ class DiskTurns {
   // Memory that it takes at most, unless a single read is larger.
   static constexpr uint64_t kMostMemory = uint64_t{8} << 20;
   static constexpr uint32_t kDepth = 32;  // reads, or pieces of them, in flight
+
+  // What the reads of these experts, by layer, go into.
+  using Experts = std::span<const std::vector<experts::StoredExpert>>;
+  static uint64_t MemoryFor(Experts layers);
 
   // `model` is streamed, with the disk that its statistics name. Throws what opening its files
   // throws.

@@ -265,6 +265,17 @@ StreamedSpeed Together(const std::vector<SpeedResult>& passes) {
 
 }  // namespace
 
+uint64_t SpeedBytes(const model::ModelOutline& model) {
+  // Lists grow by doubling. A tensor: its lists and their place in the map of experts, what its
+  // disk turn reads.
+  constexpr uint64_t kBytesATensor = 256;
+  uint64_t bytes = DiskTurns::MemoryFor(model.stored().layers);
+  for (const formats::TensorView& tensor : model.weights().tensors) {
+    bytes += kBytesATensor + 2 * sizeof(Bytes) * (tensor.bytes.size() / kScanPiece + 1);
+  }
+  return bytes;
+}
+
 uint32_t SpeedPositions(const SpeedOptions& options) {
   return std::max(options.prompt, options.depth + options.decode);
 }

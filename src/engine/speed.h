@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "model/model.h"
+#include "model/outline.h"
 #include "platform/thread_pool.h"
 
 namespace moewe::engine {
@@ -61,6 +62,10 @@ struct SpeedResult {
   double achieved = 0.0;
   std::optional<StreamedSpeed> streamed;
 };
+
+// Bytes that measuring a model takes beside it: where every tensor lies, for the scan, and what the
+// disk's turns read into.
+uint64_t SpeedBytes(const model::ModelOutline& model);
 
 // Positions of a sequence that a measurement fills.
 uint32_t SpeedPositions(const SpeedOptions& options);

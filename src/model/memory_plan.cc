@@ -84,6 +84,7 @@ class Planner {
     plan.trunk = model_.weight_bytes_total() - plan.experts;
     plan.blended = BlendedBytes(model_.checkpoint());
     plan.skills = request_.skill_reserve;
+    plan.program += request_.beside;
     return plan;
   }
 

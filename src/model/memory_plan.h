@@ -54,6 +54,7 @@ struct MemoryRequest {
   uint32_t chunk = 0;  // tokens of a prefill step; 0 = the constants above
   size_t sequences = 1;
   size_t logit_rows = 1;  // rows of logits that a step gives (see LogitRowsOfStep)
+  uint64_t beside = 0;    // bytes that whoever runs the model needs for its own purposes
   // Where prompts are routed to skills: the layers that run for it (SkillRouter::OutlineFor), and
   // what the weights of the skills that are not loaded yet may take more than the backbone's: of a
   // resident model, and of a streamed one (see LeastStreamedBytes).
@@ -77,7 +78,7 @@ struct MemoryPlan {
   uint64_t kv = 0;           // of `context` positions in every sequence
   uint64_t activations = 0;  // of one step
   uint64_t tokenizer = 0;
-  uint64_t program = kProgramBytes;
+  uint64_t program = kProgramBytes;  // with what the request needs beside the model
   uint32_t context = 0;
   uint32_t chunk = 0;   // tokens of a prefill step at most
   bool shrunk = false;  // the context is smaller than it would have been with more memory

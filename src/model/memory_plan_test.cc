@@ -75,6 +75,16 @@ TEST(MemoryPlan, EveryOptionCostsWhatItSays) {
   request = base;
   request.chunk = 1;
   EXPECT_LT(PlanMemory(*demo.model, request).activations, plan.activations / 8);
+  request = base;
+  request.beside = 12345;
+  EXPECT_EQ(PlanMemory(*demo.model, request).total(), plan.total() + 12345);
+  // Of a model that is streamed it comes from the experts' room.
+  MemoryRequest tight{.budget = kPlenty, .context = 64};
+  tight.budget = PlanMemory(*demo.model, tight).total() - 300000;
+  const uint64_t slots = PlanMemory(*demo.model, tight).slots;
+  tight.beside = 200000;
+  EXPECT_LT(PlanMemory(*demo.model, tight).slots, slots);
+  EXPECT_TRUE(PlanMemory(*demo.model, tight).fits());
 }
 
 TEST(MemoryPlan, AContextThatNobodyAskedForShrinksToFit) {

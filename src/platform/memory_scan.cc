@@ -14,9 +14,6 @@
 namespace moewe {
 namespace {
 
-// Several microseconds each: enough to hide the hand-out, few enough to end together.
-constexpr size_t kPieceBytes = 128 * 1024;
-
 constexpr size_t kTurnBytes = 128;  // two cache lines
 
 // Independent sums, so that loads need not wait for additions.
@@ -70,8 +67,8 @@ uint64_t Sum(Bytes bytes) {
 }  // namespace
 
 void AddScanPieces(Bytes bytes, std::vector<Bytes>* pieces) {
-  for (size_t begin = 0; begin < bytes.size(); begin += kPieceBytes) {
-    pieces->push_back(bytes.subspan(begin, std::min(kPieceBytes, bytes.size() - begin)));
+  for (size_t begin = 0; begin < bytes.size(); begin += kScanPiece) {
+    pieces->push_back(bytes.subspan(begin, std::min(kScanPiece, bytes.size() - begin)));
   }
 }
 

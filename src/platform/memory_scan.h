@@ -2,6 +2,7 @@
 #ifndef MOEWE_PLATFORM_MEMORY_SCAN_H_
 #define MOEWE_PLATFORM_MEMORY_SCAN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -10,6 +11,10 @@
 #include "platform/thread_pool.h"
 
 namespace moewe {
+
+// Bytes of a piece at most. Several microseconds each: enough to hide the hand-out, few enough to
+// end together.
+inline constexpr size_t kScanPiece = 128 * 1024;
 
 // Appends `bytes` to `pieces`, cut so that the threads of a scan stay evenly busy.
 void AddScanPieces(Bytes bytes, std::vector<Bytes>* pieces);
