@@ -16,7 +16,7 @@ TEST(Synthetic, EveryShapeIsAModel) {
   ThreadPool pool;
   for (const std::string& shape : SyntheticShapes()) {
     const auto checkpoint =
-        MakeSynthetic({.shape = shape, .layers = 2, .vocab = 64, .quant = DType::kBf16}, pool);
+        MakeSynthetic({.shape = shape, .layers = 2, .vocab = 64, .quant = DType::kQ4Tiled}, pool);
     const model::ModelConfig config = model::ReadConfig(*checkpoint);
     const model::Weights weights =
         model::BindWeights(*checkpoint, config, model::TensorHashes::kIgnore);
