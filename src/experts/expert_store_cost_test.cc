@@ -1,32 +1,9 @@
 // What a step costs whose experts are all in memory: no allocation, and no call of the disk reader.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+#include "counted_allocations.h"
 #include "experts/expert_store.h"
 #include "experts/store_test_disk.h"
-
-namespace {
-std::atomic<uint64_t> allocations{0};
-
-void* Counted(size_t bytes) noexcept {
-  ++allocations;
-  return std::malloc(bytes);
-}
-}  // namespace
-
-// All forms that an ordinary delete may get back: one left to the library would be another
-// allocator's under a sanitizer.
-void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return Counted(bytes); }
-void* operator new(size_t bytes) {
-  if (void* memory = Counted(bytes)) return memory;
-  throw std::bad_alloc();
-}
-// Where they are inlined, GCC takes std::free for a mismatch of new.
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace moewe::experts {
 namespace {
@@ -59,9 +36,9 @@ TEST(ExpertStoreCostTest, ResidentStepsAllocateNothing) {
   tokens(9);
   store.ResetStats();
   disk.reaps = disk.submits = 0;
-  const uint64_t before = allocations;
+  const uint64_t before = counted_allocations;
   const uint64_t handed = tokens(50);
-  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(counted_allocations, before);
   EXPECT_EQ(handed, 50u * 3 * 8);
   EXPECT_EQ(store.stats().resident, handed);
   EXPECT_EQ(store.stats().wait_seconds, 0.0);
