@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 # before the first build: each for itself, for those who change code.
 UNITY ?= 8
 
-.PHONY: help setup configured build test demo bench check alone lint lint-all format fuzz asan asan-layers tsan install clean
+.PHONY: help setup configured build test demo bench bench-guard check alone lint lint-all format fuzz asan asan-layers tsan aarch64 install clean
 .DEFAULT_GOAL := help
 
 help:      ## this list
@@ -25,6 +25,8 @@ bench: build ## speed of a synthetic Qwen3-30B-A3B with 4 layers (1.4 GB of disk
 	@if [ -f build/bench.cmf ]; then build/release/moewe bench build/bench.cmf; else \
 	  build/release/moewe bench --shape qwen3-30b-a3b --layers 4 --vocab 32768 --quant q4tp --out build/bench.cmf; fi
 	@build/release/moewe bench models/demo
+bench-guard: build ## which kernels are slower, beside a scan of memory, than bench/guard.json says
+	@python3 bench/guard.py
 asan: setup ## all tests under the address and undefined-behaviour sanitizers
 	@scripts/setup.sh lint
 	@[ -f build/asan/build.ninja ] || cmake --preset asan
@@ -35,6 +37,8 @@ tsan: setup ## platform, experts and engine tests under the thread sanitizer
 asan-layers: setup ## the layers' tests alone, without the whole-program ones, under the first two
 	@# a process for every file operation, and gigabytes of noise, take too long under a sanitizer; make test has these
 	@scripts/setup.sh lint && GTEST_FILTER='-*FaultTest*:Synthetic.EveryShape*' scripts/sanitize.sh asan base platform quant formats kernels text experts model engine api convert
+aarch64: ## tests of the layers up to kernels for 64-bit Arm, under qemu
+	@scripts/aarch64.sh
 check: ## formatting and include directions
 	@scripts/setup.sh lint && scripts/lint.sh quick
 alone: setup ## does each file that changed in a day compile without the seven others

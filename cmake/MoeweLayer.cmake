@@ -30,6 +30,12 @@ if(MOEWE_BUILD_FUZZ)
   target_compile_options(moewe_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
+# What layers are compiled with beside that; those up to kernels do without.
+set(moewe_libraries "")
+if(NOT MOEWE_KERNELS_ONLY)
+  set(moewe_libraries moewe_text_bridge PkgConfig::UTF8PROC Boost::headers OpenSSL::Crypto)
+endif()
+
 # moewe_layer(name): src/name/**/*.cc into `moewe`, src/name/**/*_test.cc into `name_test`.
 function(moewe_layer name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
@@ -38,8 +44,7 @@ function(moewe_layer name)
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
   if(sources)
     add_library(moewe_${name} OBJECT ${sources})
-    target_link_libraries(moewe_${name} PRIVATE moewe_options moewe_text_bridge PkgConfig::UTF8PROC
-      Boost::headers OpenSSL::Crypto)
+    target_link_libraries(moewe_${name} PRIVATE moewe_options ${moewe_libraries})
     target_sources(moewe PRIVATE $<TARGET_OBJECTS:moewe_${name}>)
     moewe_unity(moewe_${name})
     if(name STREQUAL "kernels")
@@ -63,8 +68,8 @@ endif()
 # moewe_test(name sources...): a GoogleTest program over the library, registered case by case.
 function(moewe_test name)
   add_executable(${name} ${ARGN})
-  target_link_libraries(${name} PRIVATE moewe_options moewe moewe_text_bridge
-    PkgConfig::UTF8PROC GTest::gtest GTest::gmock GTest::gtest_main ZLIB::ZLIB moewe_test_paths)
+  target_link_libraries(${name} PRIVATE moewe_options moewe ${moewe_libraries}
+    GTest::gtest GTest::gmock GTest::gtest_main $<TARGET_NAME_IF_EXISTS:ZLIB::ZLIB> moewe_test_paths)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   # The tests' own code takes much time to compile and next to none to run.
   if(MOEWE_SANITIZE)
