@@ -212,9 +212,7 @@ uint32_t AddMask(const CmfFile& source, const MaskDescription& mask, bool make_d
   Json meta = catalog.meta.is_null() ? Json::object() : catalog.meta;
   if (make_default) {
     meta["default_task"] = mask.name;
-  } else if (!meta.contains("default_task")) {
-    meta["default_task"] = kNoDefault;
-  } else if (meta["default_task"] == mask.name) {
+  } else if (!meta.contains("default_task") || meta["default_task"] == mask.name) {
     // A label that named nothing so far must not start to act by accident.
     meta["default_task"] = kNoDefault;
   }
