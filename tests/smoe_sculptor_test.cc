@@ -174,7 +174,7 @@ const std::set<std::string> kTaken = {"mixtral_names", "fused_3d_experts"};
 // And the other way round, with what the message says: no model that could run would come of them.
 const std::map<std::string, std::string> kRefused = {
     {"no_top_k", "num_experts_per_tok is 8, of 4 experts"},
-    {"deepseek_v2_mla", "deepseek_v2"},
+    {"deepseek_v2_mla", "norm_topk_prob"},
     {"no_embed", "model.embed_tokens.weight"},
     {"group_size_32", "--group-size"},
     {"max_layers_1_experts_2", "--max-layers"},

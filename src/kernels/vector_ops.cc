@@ -142,6 +142,21 @@ void SoftCapImpl(float* x, float cap, size_t n) {
   });
 }
 
+float DotImpl(const float* a, const float* b, size_t n) {
+  const DF d;
+  const size_t lanes = hn::Lanes(d);
+  VF sum0 = hn::Zero(d);
+  VF sum1 = hn::Zero(d);
+  size_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    sum0 = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum0);
+    sum1 = hn::MulAdd(hn::LoadU(d, a + i + lanes), hn::LoadU(d, b + i + lanes), sum1);
+  }
+  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+  for (; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
 void AddScaledImpl(float* y, const float* x, float scale, size_t n) {
   const VF scales = hn::Set(DF(), scale);
   ForVectors(y, n, [&](VF v, size_t i, size_t count) {
@@ -185,6 +200,7 @@ HWY_EXPORT(ApplyRopeImpl);
 HWY_EXPORT(SoftmaxImpl);
 HWY_EXPORT(SoftCapImpl);
 HWY_EXPORT(AddScaledImpl);
+HWY_EXPORT(DotImpl);
 HWY_EXPORT(GateTimesUpImpl);
 
 void RmsNorm(const float* x, const float* w, float w_offset, float eps, size_t n, float* out) {
@@ -212,6 +228,11 @@ void SoftCap(float* x, float cap, size_t n) {
 void AddScaled(float* y, const float* x, float scale, size_t n) {
   if (ActiveIsa() == Isa::kScalar) return reference::AddScaled(y, x, scale, n);
   HWY_DYNAMIC_DISPATCH(AddScaledImpl)(y, x, scale, n);
+}
+
+float Dot(const float* a, const float* b, size_t n) {
+  if (ActiveIsa() == Isa::kScalar) return static_cast<float>(reference::Dot(a, b, n));
+  return HWY_DYNAMIC_DISPATCH(DotImpl)(a, b, n);
 }
 
 void GateTimesUp(GateFunction function, float* gate, const float* up, size_t n) {

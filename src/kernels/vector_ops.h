@@ -27,6 +27,9 @@ void SoftCap(float* x, float cap, size_t n);
 // y[i] += scale * x[i]
 void AddScaled(float* y, const float* x, float scale, size_t n);
 
+// The sum of a[i] * b[i].
+float Dot(const float* a, const float* b, size_t n);
+
 // gate[i] = gate_function(gate[i]) * up[i]
 void GateTimesUp(GateFunction function, float* gate, const float* up, size_t n);
 

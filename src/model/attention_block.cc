@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
-#include "base/f16.h"
 #include "kernels/attention.h"
 #include "kernels/vector_ops.h"
 
@@ -26,15 +24,6 @@ void NormHeads(const ModelConfig& config, const std::vector<float>& weight, size
   } else {
     for (const uint32_t head : heads) norm(x + head * head_dim, head_dim);
   }
-}
-
-void StoreRow(KvType type, const float* x, size_t n, void* first_row, size_t row) {
-  if (type == KvType::kF32) {
-    std::memcpy(static_cast<float*>(first_row) + row * n, x, n * sizeof(float));
-    return;
-  }
-  uint16_t* out = static_cast<uint16_t*>(first_row) + row * n;
-  for (size_t i = 0; i < n; ++i) out[i] = F32ToF16(x[i]);
 }
 
 }  // namespace
@@ -147,9 +136,9 @@ void AttentionBlock::PrepareRow(const Step& step, size_t row) {
   for (const uint32_t h : kv_heads_) {
     const size_t offset = h * head_dim;
     const int head = static_cast<int>(h);
-    StoreRow(cache.type(), k + offset, head_dim, cache.Keys(block, visit_, head), slot);
-    StoreRow(cache.type(), v_ + row * kv_width_ + offset, head_dim,
-             cache.Values(block, visit_, head), slot);
+    StoreCachedRow(cache.type(), k + offset, head_dim, cache.Keys(block, visit_, head), slot);
+    StoreCachedRow(cache.type(), v_ + row * kv_width_ + offset, head_dim,
+                   cache.Values(block, visit_, head), slot);
   }
 }
 

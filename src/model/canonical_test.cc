@@ -40,6 +40,7 @@ const std::map<std::string, Has> kHas = {
     {"glm4_moe", {.qkv_bias = true, .qk_norm = true, .expert_bias = true}},
     {"minimax_m2", {.qk_norm = true, .whole_qk_norm = true, .expert_bias = true}},
     {"ernie4_5_moe", {.expert_bias = true}},
+    {"deepseek_v3", {.expert_bias = true}},
 };
 
 // Layers without a router, by the config's own keys.
@@ -60,6 +61,24 @@ void AddFfn(const std::string& prefix, uint64_t width, uint64_t hidden, Shapes* 
   (*shapes)[prefix + "down_proj.weight"] = {hidden, width};
 }
 
+void AddMla(const std::string& prefix, const MlaConfig& mla, uint64_t heads, uint64_t hidden,
+            Shapes* shapes) {
+  const uint64_t q = heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim);
+  if (mla.q_lora_rank == 0) {
+    (*shapes)[prefix + "q_proj.weight"] = {q, hidden};
+  } else {
+    (*shapes)[prefix + "q_a_proj.weight"] = {mla.q_lora_rank, hidden};
+    (*shapes)[prefix + "q_a_layernorm.weight"] = {mla.q_lora_rank};
+    (*shapes)[prefix + "q_b_proj.weight"] = {q, mla.q_lora_rank};
+  }
+  (*shapes)[prefix + "kv_a_proj_with_mqa.weight"] = {mla.kv_lora_rank + mla.qk_rope_head_dim,
+                                                     hidden};
+  (*shapes)[prefix + "kv_a_layernorm.weight"] = {mla.kv_lora_rank};
+  (*shapes)[prefix + "kv_b_proj.weight"] = {heads * (mla.qk_nope_head_dim + mla.v_head_dim),
+                                            mla.kv_lora_rank};
+  (*shapes)[prefix + "o_proj.weight"] = {hidden, heads * mla.v_head_dim};
+}
+
 Shapes Expected(const std::string& family, const Json& json, const ModelConfig& config) {
   const auto found = kHas.find(family);
   const Has has = found == kHas.end() ? Has{} : found->second;
@@ -78,10 +97,14 @@ Shapes Expected(const std::string& family, const Json& json, const ModelConfig& 
       shapes[p + "pre_feedforward_layernorm.weight"] = {hidden};
       shapes[p + "post_feedforward_layernorm.weight"] = {hidden};
     }
-    shapes[p + "self_attn.q_proj.weight"] = {q, hidden};
-    shapes[p + "self_attn.k_proj.weight"] = {kv, hidden};
-    shapes[p + "self_attn.v_proj.weight"] = {kv, hidden};
-    shapes[p + "self_attn.o_proj.weight"] = {hidden, q};
+    if (layer.mixer == MixerKind::kMla) {
+      AddMla(p + "self_attn.", config.mla, layer.num_heads, hidden, &shapes);
+    } else {
+      shapes[p + "self_attn.q_proj.weight"] = {q, hidden};
+      shapes[p + "self_attn.k_proj.weight"] = {kv, hidden};
+      shapes[p + "self_attn.v_proj.weight"] = {kv, hidden};
+      shapes[p + "self_attn.o_proj.weight"] = {hidden, q};
+    }
     if (has.qkv_bias) {
       shapes[p + "self_attn.q_proj.bias"] = {q};
       shapes[p + "self_attn.k_proj.bias"] = {kv};
@@ -127,9 +150,14 @@ TEST_P(EveryCheckpoint, HasExactlyTheCanonicalTensors) {
     EXPECT_EQ(tensor.bytes.size(), elements * (tensor.dtype == DType::kF32 ? 4 : 2)) << tensor.name;
     bytes += tensor.bytes.size();
   }
+  // A prediction head is carried beside what is expected here; what it repeats of the model is not.
+  const size_t head = std::erase_if(
+      shapes, [](const auto& entry) { return entry.first.starts_with("model.mtp."); });
+  EXPECT_EQ(head != 0, config.mtp_layers != 0 || json.value("num_nextn_predict_layers", 0) != 0);
   const Shapes expected = Expected(GetParam(), json, config);
   EXPECT_EQ(shapes, expected);
   EXPECT_TRUE(warnings.empty());
+  if (head != 0) return;
   uint64_t source_bytes = 0;
   for (const TensorView& tensor : checkpoint.tensors()) source_bytes += tensor.bytes.size();
   EXPECT_EQ(bytes, source_bytes);

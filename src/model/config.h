@@ -52,7 +52,7 @@ struct Rope {
   bool operator==(const Rope&) const = default;
 };
 
-enum class MixerKind : uint8_t { kAttention };  // MLA, GatedDeltaNet, ShortConv, Kda: to come
+enum class MixerKind : uint8_t { kAttention, kMla };  // GatedDeltaNet, ShortConv, Kda: to come
 
 struct LayerConfig {
   MixerKind mixer = MixerKind::kAttention;
@@ -65,6 +65,28 @@ struct LayerConfig {
   bool operator==(const LayerConfig&) const = default;
 };
 
+// Multi-head latent attention (DeepSeek-AI 2024, arXiv 2405.04434): keys and values of all heads
+// come from one latent vector a position, which is what the KV cache holds, beside one rotated key
+// part that all heads share. A layer's num_kv_heads and head_dim say nothing of the cache then;
+// head_dim = qk_nope_head_dim + qk_rope_head_dim.
+struct MlaConfig {
+  uint32_t q_lora_rank = 0;  // 0 = queries come straight from the hidden state
+  uint32_t kv_lora_rank = 0;
+  uint32_t qk_nope_head_dim = 0;
+  uint32_t qk_rope_head_dim = 0;
+  uint32_t v_head_dim = 0;
+
+  uint32_t key_width() const { return kv_lora_rank + qk_rope_head_dim; }  // of the cache
+
+  bool operator==(const MlaConfig&) const = default;
+};
+
+// How experts are chosen group by group (equal, adjacent ones): only the best groups' take part.
+enum class GroupScore : uint8_t {
+  kBest,     // a group's highest score (DeepSeek-V2)
+  kBestTwo,  // the sum of its two highest (DeepSeek-V3)
+};
+
 struct MoeConfig {
   uint32_t num_experts = 0;  // nominal: a layer's count is what its tensors say
   uint32_t top_k = 0;
@@ -74,6 +96,9 @@ struct MoeConfig {
   bool router_sigmoid = false;            // sigmoid scores instead of softmax over all experts
   float norm_epsilon = 0.0f;  // added to the sum when renormalizing (1e-20 deepseek style)
   float routed_scaling_factor = 1.0f;
+  uint32_t groups = 1;                         // divides num_experts
+  uint32_t top_groups = 1;                     // that take part
+  GroupScore group_score = GroupScore::kBest;  // if groups > 1
 
   bool operator==(const MoeConfig&) const = default;
 };
@@ -104,6 +129,7 @@ struct ModelConfig {
   float logit_multiplier = 1.0f;     // applied to logits before the final cap
   bool has_moe = false;
   MoeConfig moe;
+  MlaConfig mla;  // if layers have MixerKind::kMla
   // A looped transformer runs its stack of layers num_loops times over the residual stream, with
   // the same weights and positions; each visit of a layer has its own keys and values.
   uint32_t num_loops = 1;
@@ -112,6 +138,18 @@ struct ModelConfig {
   std::vector<Rope> ropes;  // those that layers use, in the order of their first use
   std::vector<LayerConfig> layers;
   Warnings warnings;
+
+  // What a position of a layer takes in the KV cache: rows of keys and of values of that many
+  // elements, one a KV head. No values of their own: they are the first part of the key row.
+  struct CachedRows {
+    uint32_t heads = 0;
+    uint32_t key_width = 0;
+    uint32_t value_width = 0;
+  };
+  CachedRows CachedBy(const LayerConfig& layer) const {
+    if (layer.mixer == MixerKind::kMla) return {1, mla.key_width(), 0};
+    return {layer.num_kv_heads, layer.head_dim, layer.head_dim};
+  }
 
   // Visits of layers in one forward pass, pass-major: visit v is of layer v % num_layers.
   uint32_t num_visits() const { return num_layers * num_loops; }

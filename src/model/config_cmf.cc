@@ -8,6 +8,7 @@
 
 #include "model/config.h"
 #include "model/config_limits.h"
+#include "model/config_mla.h"
 #include "model/json_keys.h"
 #include "model/rope_config.h"
 
@@ -70,21 +71,14 @@ constexpr std::array<std::string_view, 50> kKnownKeys = {"arch_name",
                                                          "v_head_dim"};
 
 // Blocks and options that no code here runs; an absent, null, false or 0 value leaves them off.
-constexpr std::array<std::string_view, 15> kUnsupportedKeys = {"mla",
-                                                               "linear_core",
-                                                               "g3n",
-                                                               "head_clusters",
-                                                               "global_head_dim",
-                                                               "num_global_kv_heads",
-                                                               "global_partial_rotary_factor",
-                                                               "attn_v_norm",
-                                                               "kda_gate_lower_bound",
-                                                               "activation_situ_beta",
-                                                               "kv_heads_per_layer",
-                                                               "v_head_dim",
-                                                               "no_rope_layers",
-                                                               "attention_sink",
-                                                               "qk_norm_after_rope"};
+constexpr std::array<std::string_view, 14> kUnsupportedKeys = {
+    "linear_core",          "g3n",
+    "head_clusters",        "global_head_dim",
+    "num_global_kv_heads",  "global_partial_rotary_factor",
+    "attn_v_norm",          "kda_gate_lower_bound",
+    "activation_situ_beta", "kv_heads_per_layer",
+    "v_head_dim",           "no_rope_layers",
+    "attention_sink",       "qk_norm_after_rope"};
 
 bool IsOff(const Json& value) {
   return (value.is_boolean() && !value.get<bool>()) ||
@@ -155,6 +149,12 @@ void ReadLayers(const JsonKeys& arch, ModelConfig* config) {
   base.num_heads = arch.Uint("num_attention_heads", 1, kMaxHeads);
   base.num_kv_heads = arch.Uint("num_kv_heads", 1, kMaxHeads);
   base.head_dim = arch.Uint("head_dim", 1, kMaxHeadDim);
+  if (const auto mla = arch.Object("mla")) {
+    config->mla = MlaFromCmf(*mla);
+    base.mixer = MixerKind::kMla;
+    base.num_kv_heads = base.num_heads;
+    base.head_dim = config->mla.qk_nope_head_dim + config->mla.qk_rope_head_dim;
+  }
   std::vector<double> heads;
   if (arch.Has("attention_heads_per_layer")) {
     heads = arch.Numbers("attention_heads_per_layer", config->num_layers, 1, kMaxHeads);
@@ -214,6 +214,7 @@ void ReadMoe(const JsonKeys& arch, ModelConfig* config) {
       static_cast<float>(keys->Number("routed_scaling_factor", 0.0, kMaxMultiplier, 1.0));
   if (const auto block = arch.Object("moewe")) {
     moe.norm_epsilon = static_cast<float>(block->Number("topk_norm_epsilon", 0.0, 1.0, 0.0));
+    if (const auto groups = block->Object("expert_groups")) ReadExpertGroupsFromCmf(*groups, &moe);
   }
   config->has_moe = true;
 }
@@ -231,6 +232,7 @@ void WriteMoe(const ModelConfig& config, Json* arch, Json* moewe) {
   if (moe.routed_scaling_factor != 1.0f) {
     block["routed_scaling_factor"] = ShortestDecimal(moe.routed_scaling_factor);
   }
+  if (moe.groups > 1) (*moewe)["expert_groups"] = ExpertGroupsToCmf(moe);
   if (moe.norm_epsilon != 0.0f) (*moewe)["topk_norm_epsilon"] = ShortestDecimal(moe.norm_epsilon);
   (*arch)["moe"] = std::move(block);
 }
@@ -244,6 +246,12 @@ double QueryScalar(float scale) {
 
 [[noreturn]] void NotExpressible(const std::string& what) {
   throw Error(ErrorCode::kUnsupported, fmt::format("a CMF header cannot express {}", what));
+}
+
+// Of what a rope turns a part: a head, or its part for positions.
+uint32_t RotatedWidth(const ModelConfig& config) {
+  const LayerConfig& first = config.layers.front();
+  return first.mixer == MixerKind::kMla ? config.mla.qk_rope_head_dim : first.head_dim;
 }
 
 // layer_types, the window and heads by layer; global and local ropes by way of the layers that use
@@ -277,8 +285,8 @@ void WriteLayers(const ModelConfig& config, Json* arch, Json* moewe) {
   if (!equal_heads) (*arch)["attention_heads_per_layer"] = std::move(heads);
   if (window != 0) (*arch)["sliding_window"] = window;
   if (global == nullptr) global = local;
-  WriteRopesToCmf(*global, local == nullptr || local == global ? nullptr : local, first.head_dim,
-                  arch, moewe);
+  WriteRopesToCmf(*global, local == nullptr || local == global ? nullptr : local,
+                  RotatedWidth(config), arch, moewe);
 }
 
 }  // namespace
@@ -296,8 +304,8 @@ ModelConfig ConfigFromCmfHeader(const Json& header, const std::string& file) {
   if (const auto mtp = arch->Object("mtp")) {
     config.mtp_layers = mtp->Uint("num_layers", 0, kMaxLayers, 1);
   }
-  const Rope global = GlobalRopeFromCmf(*arch, head_dim);
-  AssignRopes(global, LocalRopeFromCmf(*arch, head_dim, global), &config);
+  const Rope global = GlobalRopeFromCmf(*arch, RotatedWidth(config));
+  AssignRopes(global, LocalRopeFromCmf(*arch, RotatedWidth(config), global), &config);
   for (const auto& [key, value] : arch->json().items()) {
     const auto is_key = [&](std::string_view known) { return known == key; };
     if (std::none_of(kKnownKeys.begin(), kKnownKeys.end(), is_key) &&
@@ -330,6 +338,7 @@ Json ToCmfArch(const ModelConfig& config) {
   arch["tie_word_embeddings"] = config.tie_word_embeddings;
   arch["max_position_embeddings"] = config.max_position_embeddings;
   WriteLayers(config, &arch, &moewe);
+  if (first.mixer == MixerKind::kMla) arch["mla"] = MlaToCmf(config.mla);
   if (config.gate_function == kernels::GateFunction::kGeluTanh) arch["hidden_act"] = "gelu_tanh";
   const auto write = [&](const char* key, float value, float absent) {
     if (value != absent) arch[key] = ShortestDecimal(value);

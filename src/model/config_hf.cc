@@ -5,6 +5,7 @@
 
 #include "model/config.h"
 #include "model/config_limits.h"
+#include "model/config_mla.h"
 #include "model/families.h"
 #include "model/generic_family.h"
 #include "model/json_keys.h"
@@ -65,7 +66,7 @@ void RefuseUnsupportedOptions(const JsonKeys& keys, const FamilyRow& family) {
   if (family.name == "deepseek" && keys.String("scoring_func", "softmax") != "softmax") {
     keys.Unsupported("scoring_func", "other than softmax is not supported for this family");
   }
-  if (!family.moe.sigmoid) return;
+  if (!family.moe.sigmoid || family.moe.grouped) return;
   for (const char* key : {"n_group", "topk_group"}) {
     if (keys.Uint(key, 1, kMaxExperts, 1) > 1) {
       keys.Unsupported(key, "above 1 (group-limited routing) is not supported yet");
@@ -123,6 +124,12 @@ LayerConfig ReadHeads(const JsonKeys& keys, const FamilyRow& family, const Model
   if (layer.num_heads % layer.num_kv_heads != 0) {
     keys.Fail("num_key_value_heads", fmt::format("{} does not divide num_attention_heads {}",
                                                  layer.num_kv_heads, layer.num_heads));
+  }
+  if (family.mla) {
+    layer.mixer = MixerKind::kMla;
+    layer.num_kv_heads = layer.num_heads;
+    layer.head_dim = config.mla.qk_nope_head_dim + config.mla.qk_rope_head_dim;
+    return layer;
   }
   uint32_t head_dim = keys.IsNull("head_dim") ? 0 : family.head_dim;
   if (head_dim == 0 && !keys.Has("head_dim")) {
@@ -213,7 +220,7 @@ RopeDefaults DefaultsOfRope(const JsonKeys& keys, const FamilyRow& family, const
                             const ModelConfig& config) {
   RopeDefaults defaults;
   defaults.theta = keys.Number("rope_theta", 1.0, kMaxRopeTheta, family.rope_theta);
-  defaults.head_dim = heads.head_dim;
+  defaults.head_dim = family.mla ? config.mla.qk_rope_head_dim : heads.head_dim;
   defaults.partial_rotary_factor =
       keys.Number("partial_rotary_factor", 0.0, 1.0, family.partial_rotary_factor);
   if (family.name == "minimax_m2" && keys.Has("rotary_dim")) {
@@ -221,7 +228,7 @@ RopeDefaults DefaultsOfRope(const JsonKeys& keys, const FamilyRow& family, const
         static_cast<double>(keys.Uint("rotary_dim", 2, heads.head_dim)) / heads.head_dim;
   }
   defaults.max_positions = config.max_position_embeddings;
-  defaults.interleaved = family.rope_interleaved;
+  defaults.interleaved = family.rope_interleaved && keys.Bool("rope_interleave", true);
   defaults.yarn_means_longrope = family.name == "phi3";
   if (keys.Has("original_max_position_embeddings")) {
     defaults.original_max_positions =
@@ -285,6 +292,19 @@ void ReadMultipliers(const JsonKeys& keys, const FamilyRow& family, uint32_t hea
   }
 }
 
+// DeepSeek's yarn scales the scores, too.
+void ScaleByYarn(const JsonKeys& keys, ModelConfig* config) {
+  std::optional<JsonKeys> rope = keys.Object("rope_scaling");
+  if (!rope) rope = keys.Object("rope_parameters");
+  if (!rope || !config->ropes.front().yarn) return;
+  const double mscale = rope->Number("mscale_all_dim", 0.0, kMaxRopeFactor, 0.0);
+  const double factor = config->ropes.front().yarn->factor;
+  if (mscale == 0.0 || factor <= 1.0) return;
+  const double scale = 0.1 * mscale * std::log(factor) + 1.0;
+  config->attention_scale =
+      static_cast<float>(static_cast<double>(config->attention_scale) * scale * scale);
+}
+
 void ReadMoe(const JsonKeys& keys, const FamilyRow& family, ModelConfig* config) {
   const MoeRow& row = family.moe;
   if (row.experts_key.empty()) return;
@@ -305,10 +325,11 @@ void ReadMoe(const JsonKeys& keys, const FamilyRow& family, ModelConfig* config)
   }
   moe.router_sigmoid = row.sigmoid;
   moe.norm_epsilon = moe.norm_topk_prob ? row.norm_epsilon : 0.0f;
-  if (family.name == "glm4_moe") {
-    moe.routed_scaling_factor =
-        static_cast<float>(keys.Number("routed_scaling_factor", 0.0, kMaxMultiplier, 1.0));
+  if (row.scaled) {
+    moe.routed_scaling_factor = static_cast<float>(keys.Number(
+        "routed_scaling_factor", 0.0, kMaxMultiplier, row.sigmoid && row.grouped ? 2.5 : 1.0));
   }
+  if (row.grouped) ReadExpertGroups(keys, family, &moe);
   if (row.shared == SharedExpert::kSize) {
     moe.shared_intermediate_size =
         keys.Uint(row.shared_key, 0, kMaxIntermediate, row.shared_default);
@@ -343,6 +364,7 @@ ModelConfig ConfigFromHuggingFace(const Json& json, const std::string& file) {
   ReadSizes(keys, family, &config);
   const JsonKeys& tie_keys = outer.Has("tie_word_embeddings") ? outer : keys;
   config.tie_word_embeddings = tie_keys.Bool("tie_word_embeddings", family.tied);
+  if (family.mla) config.mla = MlaFromHuggingFace(keys);
   LayerConfig layer = ReadHeads(keys, family, config);
   const uint32_t window = ReadWindow(keys, family);
   for (const bool sliding : ReadSliding(keys, family, window, config.num_layers)) {
@@ -352,6 +374,7 @@ ModelConfig ConfigFromHuggingFace(const Json& json, const std::string& file) {
   ReadMultipliers(keys, family, layer.head_dim, &config);
   ReadMoe(keys, family, &config);
   ReadRopes(keys, family, layer, &config);
+  if (family.mla) ScaleByYarn(keys, &config);
   return config;
 }
 

@@ -122,6 +122,7 @@ bool ArchBlockHolds(const ModelConfig& config, std::string* reason) {
     if (condition && reason->empty()) *reason = what;
   };
   reason->clear();
+  cannot(first.mixer != MixerKind::kAttention, "latent attention");
   cannot(config.num_loops != 1, "looped layers");
   cannot(config.mtp_layers != 0, "a prediction head");
   cannot(config.norm_weight_offset != 0.0f, "norms of 1 + w");
@@ -144,6 +145,7 @@ bool ArchBlockHolds(const ModelConfig& config, std::string* reason) {
   cannot(static_cast<double>(static_cast<float>(plain.theta)) != plain.theta,
          "a rope_theta that f32 rounds");
   cannot(moe.router_sigmoid, "sigmoid routing");
+  cannot(moe.groups != 1, "groups of experts");
   cannot(moe.routed_scaling_factor != 1.0f, "a routed scaling factor");
   cannot(moe.norm_epsilon != 0.0f, "an epsilon of the router's sum");
   return reason->empty();

@@ -238,6 +238,35 @@ TEST(Config, RefusesByName) {
   EXPECT_EQ(CodeOf(With(Minimal("olmoe"), {{"clip_qkv", 8.0}})), ErrorCode::kUnsupported);
 }
 
+TEST(Config, LatentAttentionAndGroupsNameTheirKeys) {
+  const Json v3(golden::ReadJson(golden::Path("hf/deepseek_v3/config.json")));
+  const Json v2(golden::ReadJson(golden::Path("hf/deepseek_v2/config.json")));
+  const ModelConfig config = ConfigFromHuggingFace(v3, "");
+  EXPECT_EQ(config.CachedBy(config.layers[0]).key_width, 32u + 16);
+  std::string field;
+  EXPECT_EQ(CodeOf(With(v3, {{"qk_rope_head_dim", 15}}), &field), ErrorCode::kParse);
+  EXPECT_EQ(field, "config.qk_rope_head_dim");
+  EXPECT_EQ(CodeOf(With(v3, {{"kv_lora_rank", 0}}), &field), ErrorCode::kParse);
+  EXPECT_EQ(field, "config.kv_lora_rank");
+  EXPECT_EQ(CodeOf(With(v3, {{"n_group", 5}}), &field), ErrorCode::kParse);
+  EXPECT_EQ(field, "config.n_group");
+  EXPECT_EQ(CodeOf(With(v3, {{"topk_group", 5}}), &field), ErrorCode::kParse);
+  EXPECT_EQ(field, "config.topk_group");
+  // Four groups of four: one holds no more than four.
+  EXPECT_EQ(CodeOf(With(v3, {{"topk_group", 1}, {"num_experts_per_tok", 5}}), &field),
+            ErrorCode::kParse);
+  EXPECT_EQ(field, "config.topk_group");
+  EXPECT_EQ(CodeOf(With(v3, {{"topk_method", "greedy"}}), &field), ErrorCode::kUnsupported);
+  EXPECT_EQ(field, "config.topk_method");
+  EXPECT_EQ(CodeOf(With(v3, {{"scoring_func", "softmax"}}), &field), ErrorCode::kUnsupported);
+  EXPECT_EQ(field, "config.scoring_func");
+  EXPECT_EQ(CodeOf(With(v2, {{"norm_topk_prob", true}}), &field), ErrorCode::kUnsupported);
+  EXPECT_EQ(field, "config.norm_topk_prob");
+  // A family that has the same math under a name of its own.
+  const Json kimi = With(v3, {{"model_type", "kimi_k2"}, {"n_group", 1}, {"topk_group", 1}});
+  EXPECT_EQ(ConfigFromHuggingFace(kimi, "").moe.groups, 1u);
+}
+
 TEST(Config, BadValuesNameTheirKey) {
   const std::vector<std::pair<std::string, Json>> cases = {{"hidden_size", -1},
                                                            {"hidden_size", 1.5},

@@ -266,6 +266,7 @@ constexpr std::array kFamilies = {
                 .width = 1408,
                 .norm = TopkNorm::kByKeyDefaultTrue,
                 .sigmoid = true,
+                .scaled = true,
                 .norm_epsilon = 1e-20f,
                 .shared = SharedExpert::kCount,
                 .shared_key = "n_shared_experts",
@@ -330,13 +331,66 @@ constexpr std::array kFamilies = {
               .tied = false,
               .loops = true,
               .needs = "GQA; the stack of layers runs num_loops times"},
+    FamilyRow{.name = "deepseek_v2",
+              .vocab_size = 32000,
+              .hidden_size = 4096,
+              .intermediate_size = 11008,
+              .num_layers = 32,
+              .num_heads = 32,
+              .num_kv_heads = 0,
+              .head_dim = 0,
+              .max_positions = 2048,
+              .rms_norm_eps = 1e-6,
+              .rope_theta = 1e4,
+              .tied = false,
+              .rope_interleaved = true,
+              .mla = true,
+              .moe = {.experts_key = "n_routed_experts",
+                      .experts = 64,
+                      .top_k = 6,
+                      .width = 1407,
+                      .norm = TopkNorm::kByKeyDefaultFalse,
+                      .scaled = true,
+                      .grouped = true,
+                      .shared = SharedExpert::kCount,
+                      .shared_key = "n_shared_experts",
+                      .shared_default = 2},
+              .needs = "MLA; softmax router, groups by their best, shared experts; rope: yarn"},
+    FamilyRow{
+        .name = "deepseek_v3",
+        .vocab_size = 129280,
+        .hidden_size = 7168,
+        .intermediate_size = 18432,
+        .num_layers = 61,
+        .num_heads = 128,
+        .num_kv_heads = 0,
+        .head_dim = 0,
+        .max_positions = 4096,
+        .rms_norm_eps = 1e-6,
+        .rope_theta = 1e4,
+        .tied = false,
+        .rope_interleaved = true,
+        .mla = true,
+        .moe = {.experts_key = "n_routed_experts",
+                .experts = 256,
+                .top_k = 8,
+                .width = 2048,
+                .norm = TopkNorm::kByKeyDefaultTrue,
+                .sigmoid = true,
+                .scaled = true,
+                .grouped = true,
+                .norm_epsilon = 1e-20f,
+                .shared = SharedExpert::kCount,
+                .shared_key = "n_shared_experts",
+                .shared_default = 1},
+        .needs =
+            "MLA; sigmoid router with bias, groups by their two best, shared experts; rope: yarn"},
 };
 
-constexpr std::array<std::string_view, 16> kPlanned = {
-    "bailing_hybrid",   "deepseek_v2", "deepseek_v3",     "deepseek_v32",
-    "gpt_oss",          "kimi_k2",     "kimi_linear",     "laguna",
-    "lfm2_moe",         "qwen3_5",     "qwen3_5_moe",     "qwen3_5_text",
-    "qwen3_5_moe_text", "qwen3_next",  "qwen3_next_text", "minimax"};
+constexpr std::array<std::string_view, 13> kPlanned = {
+    "bailing_hybrid", "deepseek_v32",    "gpt_oss",     "kimi_linear",  "laguna",
+    "lfm2_moe",       "qwen3_5",         "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text",
+    "qwen3_next",     "qwen3_next_text", "minimax"};
 
 }  // namespace
 
@@ -344,6 +398,7 @@ std::span<const FamilyRow> Families() { return kFamilies; }
 
 const FamilyRow* FindFamily(std::string_view model_type) {
   if (model_type == "gemma3_text") model_type = "gemma3";
+  if (model_type == "kimi_k2") model_type = "deepseek_v3";
   const auto it = std::find_if(kFamilies.begin(), kFamilies.end(),
                                [&](const FamilyRow& row) { return row.name == model_type; });
   return it == kFamilies.end() ? nullptr : &*it;

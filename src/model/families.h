@@ -43,6 +43,8 @@ struct MoeRow {
   uint32_t width = 0;
   TopkNorm norm = TopkNorm::kAlways;
   bool sigmoid = false;
+  bool scaled = false;   // routed_scaling_factor
+  bool grouped = false;  // n_group, topk_group, topk_method
   float norm_epsilon = 0.0f;
   SharedExpert shared = SharedExpert::kNone;
   std::string_view shared_key = "";
@@ -70,6 +72,7 @@ struct FamilyRow {
   double final_soft_cap = 0.0;
   double partial_rotary_factor = 1.0;
   bool rope_interleaved = false;
+  bool mla = false;    // multi-head latent attention
   bool loops = false;  // num_loops, skip_loop_final_norm
   MoeRow moe = {};
   std::string_view needs = "";  // what its math needs, for `moewe families`

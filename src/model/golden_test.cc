@@ -100,7 +100,8 @@ INSTANTIATE_TEST_SUITE_P(All, FamilyGolden,
                          testing::Values("llama", "mistral", "qwen2", "qwen3", "phi3", "mixtral",
                                          "olmoe", "qwen2_moe", "qwen3_moe", "gemma", "gemma2",
                                          "gemma3", "granitemoe", "glm4_moe", "minimax_m2",
-                                         "ernie4_5_moe", "looped", "looped_nonorm"),
+                                         "ernie4_5_moe", "deepseek_v2", "deepseek_v2_lite",
+                                         "deepseek_v3", "looped", "looped_nonorm"),
                          [](const auto& test) { return std::string(test.param); });
 
 class FileGolden : public testing::TestWithParam<const char*> {};

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/f16.h"
 #include "model/config.h"
 #include "moewe/error.h"
 
@@ -22,8 +23,8 @@ constexpr size_t kCacheLine = 64;
 
 size_t ElementBytes(KvType type) { return type == KvType::kF16 ? 2 : 4; }
 
-size_t HeadBytes(const LayerConfig& layer, KvType type) {
-  return size_t{kBlockTokens} * layer.head_dim * ElementBytes(type);
+size_t RowsBytes(uint32_t width, KvType type) {
+  return size_t{kBlockTokens} * width * ElementBytes(type);
 }
 
 }  // namespace
@@ -32,9 +33,10 @@ size_t HeadBytes(const LayerConfig& layer, KvType type) {
 // values.
 struct KvPool::Impl {
   struct LayerPlace {
-    size_t keys = 0;        // byte offset of head 0's keys
-    size_t values = 0;      // of head 0's values
-    size_t head_bytes = 0;  // between heads
+    size_t keys = 0;         // byte offset of head 0's keys
+    size_t values = 0;       // of head 0's values
+    size_t key_bytes = 0;    // between heads' keys
+    size_t value_bytes = 0;  // between heads' values
   };
 
   KvType type;
@@ -53,11 +55,11 @@ KvPool::KvPool(const ModelConfig& config, KvType type, size_t max_blocks)
   impl_->block_bytes = BytesPerBlock(config, type);
   size_t offset = 0;
   for (uint32_t visit = 0; visit < config.num_visits(); ++visit) {
-    const LayerConfig& layer = config.layers[visit % config.num_layers];
-    const size_t head_bytes = HeadBytes(layer, type);
-    const size_t all_heads = head_bytes * layer.num_kv_heads;
-    impl_->layers.push_back({offset, offset + all_heads, head_bytes});
-    offset += 2 * all_heads;
+    const auto rows = config.CachedBy(config.layers[visit % config.num_layers]);
+    const size_t key_bytes = RowsBytes(rows.key_width, type);
+    const size_t value_bytes = RowsBytes(rows.value_width, type);
+    impl_->layers.push_back({offset, offset + rows.heads * key_bytes, key_bytes, value_bytes});
+    offset += rows.heads * (key_bytes + value_bytes);
   }
 }
 
@@ -68,7 +70,9 @@ KvType KvPool::type() const { return impl_->type; }
 uint64_t KvPool::BytesPerBlock(const ModelConfig& config, KvType type) {
   uint64_t bytes = 0;
   for (const LayerConfig& layer : config.layers) {
-    bytes += 2 * uint64_t{layer.num_kv_heads} * HeadBytes(layer, type);
+    const auto rows = config.CachedBy(layer);
+    bytes +=
+        rows.heads * uint64_t{RowsBytes(rows.key_width, type) + RowsBytes(rows.value_width, type)};
   }
   bytes *= config.num_loops;
   return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
@@ -117,18 +121,27 @@ uint32_t KvPool::ref_count(BlockId id) const { return impl_->refs[id]; }
 
 void* KvPool::Keys(BlockId id, int layer, int head) {
   const Impl::LayerPlace& place = impl_->layers[static_cast<size_t>(layer)];
-  return impl_->memory[id].get() + place.keys + static_cast<size_t>(head) * place.head_bytes;
+  return impl_->memory[id].get() + place.keys + static_cast<size_t>(head) * place.key_bytes;
 }
 
 void* KvPool::Values(BlockId id, int layer, int head) {
   const Impl::LayerPlace& place = impl_->layers[static_cast<size_t>(layer)];
-  return impl_->memory[id].get() + place.values + static_cast<size_t>(head) * place.head_bytes;
+  return impl_->memory[id].get() + place.values + static_cast<size_t>(head) * place.value_bytes;
 }
 
 BlockId KvPool::Copy(BlockId id) {
   const BlockId copy = Allocate();
   std::memcpy(impl_->memory[copy].get(), impl_->memory[id].get(), impl_->block_bytes);
   return copy;
+}
+
+void StoreCachedRow(KvType type, const float* x, size_t n, void* first_row, size_t row) {
+  if (type == KvType::kF32) {
+    std::memcpy(static_cast<float*>(first_row) + row * n, x, n * sizeof(float));
+    return;
+  }
+  uint16_t* out = static_cast<uint16_t*>(first_row) + row * n;
+  for (size_t i = 0; i < n; ++i) out[i] = F32ToF16(x[i]);
 }
 
 Sequence::Sequence(KvPool* pool) : pool_(pool) {}

@@ -42,7 +42,7 @@ class KvPool {
 
   // First key / value row of KV head `head` in a block's part of layer visit `layer`
   // (ModelConfig::num_visits; the layer itself unless the model loops); rows of one head are
-  // contiguous, [kBlockTokens, head_dim] of f16 or f32.
+  // contiguous, [kBlockTokens, width] of f16 or f32, with the widths of ModelConfig::CachedBy.
   void* Keys(BlockId id, int layer, int head);
   void* Values(BlockId id, int layer, int head);
 
@@ -53,6 +53,9 @@ class KvPool {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// Puts x[n] into row `row` of rows of n elements.
+void StoreCachedRow(KvType type, const float* x, size_t n, void* first_row, size_t row);
 
 // The cached state of one token sequence. Movable; the pool must outlive it.
 class Sequence {

@@ -25,6 +25,12 @@ inline constexpr std::string_view kVBias = "self_attn.v_proj.bias";
 inline constexpr std::string_view kOBias = "self_attn.o_proj.bias";
 inline constexpr std::string_view kQNorm = "self_attn.q_norm.weight";
 inline constexpr std::string_view kKNorm = "self_attn.k_norm.weight";
+inline constexpr std::string_view kQDown = "self_attn.q_a_proj.weight";
+inline constexpr std::string_view kQDownNorm = "self_attn.q_a_layernorm.weight";
+inline constexpr std::string_view kQUp = "self_attn.q_b_proj.weight";
+inline constexpr std::string_view kKvDown = "self_attn.kv_a_proj_with_mqa.weight";
+inline constexpr std::string_view kKvDownNorm = "self_attn.kv_a_layernorm.weight";
+inline constexpr std::string_view kKvUp = "self_attn.kv_b_proj.weight";
 inline constexpr std::string_view kRouter = "mlp.gate.weight";
 inline constexpr std::string_view kExpertBias = "mlp.expert_bias";
 inline constexpr std::string_view kSharedExpertGate = "mlp.shared_expert_gate.weight";
@@ -51,6 +57,12 @@ inline constexpr std::array kSingle = {kInputNorm,
                                        kOBias,
                                        kQNorm,
                                        kKNorm,
+                                       kQDown,
+                                       kQDownNorm,
+                                       kQUp,
+                                       kKvDown,
+                                       kKvDownNorm,
+                                       kKvUp,
                                        kRouter,
                                        kExpertBias,
                                        kSharedExpertGate};

@@ -6,6 +6,7 @@
 
 #include "base/size.h"
 #include "model/config.h"
+#include "model/mla_block.h"
 #include "model/skilled_checkpoint.h"
 #include "moewe/error.h"
 
@@ -24,12 +25,18 @@ size_t LogitRowsOfStep(const ModelConfig& config, uint32_t chunk) {
 uint64_t ActivationBytes(const ModelConfig& config, size_t rows, size_t logit_rows) {
   const uint64_t hidden = config.hidden_size;
   uint64_t q = 0, kv = 0;
+  uint64_t mla = 0, mla_once = 0;
   for (const LayerConfig& layer : config.layers) {
+    if (layer.mixer == MixerKind::kMla) {
+      mla = std::max(mla, MlaScratch::FloatsPerRow(config.mla, layer.num_heads));
+      mla_once = std::max(mla_once, MlaScratch::FloatsOnce(config.mla, layer.num_heads));
+      continue;
+    }
     q = std::max(q, uint64_t{layer.num_heads} * layer.head_dim);
     kv = std::max(kv, uint64_t{layer.num_kv_heads} * layer.head_dim);
   }
   // Residual stream, its norm and a branch; queries and their mix, new keys and values.
-  uint64_t floats = 3 * hidden + 2 * q + 2 * kv;
+  uint64_t floats = 3 * hidden + 2 * q + 2 * kv + mla;
   for (const Rope& rope : config.ropes) floats += rope.rotary_dim;
   // Gate and up of an FFN, and every chosen expert's output.
   uint64_t ffn = 2 * uint64_t{config.intermediate_size};
@@ -41,7 +48,7 @@ uint64_t ActivationBytes(const ModelConfig& config, size_t rows, size_t logit_ro
     if (moe.shared_intermediate_size != 0) floats += hidden;
   }
   floats += ffn;
-  return sizeof(float) * (rows * floats + logit_rows * config.vocab_size);
+  return sizeof(float) * (rows * floats + logit_rows * config.vocab_size + mla_once);
 }
 
 uint64_t LeastStreamedBytes(const ModelOutline& model) {

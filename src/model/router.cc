@@ -1,20 +1,29 @@
 #include "model/router.h"
 
 #include <algorithm>
+#include <array>
+#include <bitset>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "kernels/vector_ops.h"
+#include "model/config_limits.h"
 
 namespace moewe::model {
 namespace {
 
-// The experts of highest score + bias, best first, ties to the lower index.
-void ChooseBest(std::span<const float> scores, std::span<const float> bias,
-                std::span<uint32_t> ids) {
+// Whether an expert takes part, by group.
+using LiveGroups = std::bitset<kMaxRouterGroups>;
+
+// The experts of highest score + bias, best first, ties to the lower index; of the live groups of
+// `group_size` experts each.
+void ChooseBest(std::span<const float> scores, std::span<const float> bias, const LiveGroups& live,
+                size_t group_size, std::span<uint32_t> ids) {
   const auto rank = [&](uint32_t e) { return bias.empty() ? scores[e] : scores[e] + bias[e]; };
   size_t found = 0;
   for (uint32_t e = 0; e < scores.size(); ++e) {
+    if (!live[e / group_size]) continue;
     const float score = rank(e);
     if (found < ids.size()) {
       ++found;
@@ -25,6 +34,36 @@ void ChooseBest(std::span<const float> scores, std::span<const float> bias,
     for (; place > 0 && score > rank(ids[place - 1]); --place) ids[place] = ids[place - 1];
     ids[place] = e;
   }
+}
+
+// The best groups: all if there is one, or if they would have fewer experts than are to be chosen.
+LiveGroups ChooseGroups(const MoeConfig& config, std::span<const float> scores,
+                        std::span<const float> bias, size_t wanted) {
+  LiveGroups live;
+  const size_t size = scores.size() / config.groups;
+  if (config.groups == 1 || config.top_groups * size < wanted) return live.set();
+  std::array<float, kMaxRouterGroups> best;
+  for (uint32_t group = 0; group < config.groups; ++group) {
+    float first = -std::numeric_limits<float>::infinity();
+    float second = first;
+    for (size_t e = group * size; e < (group + 1) * size; ++e) {
+      const float score = bias.empty() ? scores[e] : scores[e] + bias[e];
+      if (score > first) {
+        second = std::exchange(first, score);
+      } else if (score > second) {
+        second = score;
+      }
+    }
+    best[group] = config.group_score == GroupScore::kBest || size == 1 ? first : first + second;
+  }
+  for (uint32_t i = 0; i < config.top_groups; ++i) {
+    uint32_t next = config.groups;
+    for (uint32_t group = 0; group < config.groups; ++group) {
+      if (!live[group] && (next == config.groups || best[group] > best[next])) next = group;
+    }
+    live.set(next);
+  }
+  return live;
 }
 
 void SortByWeight(std::span<uint32_t> ids, std::span<float> weights) {
@@ -48,7 +87,8 @@ void Route(const MoeConfig& config, std::span<float> logits, std::span<const flo
   } else {
     kernels::Softmax(logits.data(), logits.size());
   }
-  ChooseBest(logits, bias, ids);
+  ChooseBest(logits, bias, ChooseGroups(config, logits, bias, ids.size()),
+             std::max<size_t>(logits.size() / config.groups, 1), ids);
   for (size_t i = 0; i < ids.size(); ++i) weights[i] = logits[ids[i]];
   SortByWeight(ids, weights);
   const float factor = config.routed_scaling_factor;

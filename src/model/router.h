@@ -12,6 +12,9 @@ namespace moewe::model {
 
 // Chooses ids.size() experts (at most logits.size()) for one token.
 //
+// With groups, only experts of the top_groups best groups are chosen while those have enough; a
+// group's score is over score + bias, ties between groups go to the lower one.
+//
 // Scores are the softmax over all logits, or each logit's sigmoid. The choice goes by score + bias
 // (bias empty = 0), ties to the lower index; the weights are the chosen scores without bias,
 // divided by their sum (+ epsilon) if norm_topk_prob, times the scaling factor. Results come

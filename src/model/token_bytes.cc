@@ -37,6 +37,13 @@ uint64_t AttentionBytes(const AttentionWeights& a, const LayerConfig& shape,
          Share(SizeOf(a.k) + SizeOf(a.v), kv_heads, shape.num_kv_heads) + SizeOf(a.o) + vectors;
 }
 
+uint64_t MlaBytes(const MlaWeights& mla, const LayerMask& mask) {
+  if (mask.no_heads) return 0;
+  uint64_t bytes = SizeOf(mla.q_down_norm) + SizeOf(mla.kv_down_norm);
+  for (const Matrix* matrix : mla.matrices()) bytes += SizeOf(*matrix);
+  return bytes;
+}
+
 uint64_t FfnBytes(const FfnMatrices& ffn, const LayerMask& mask) {
   if (mask.no_neurons) return 0;
   if (mask.neurons.empty()) return SizeOf(ffn);
@@ -74,7 +81,9 @@ uint64_t WeightBytesPerToken(const Weights& weights, const ModelConfig& config,
                              &layer.ffn_post_norm}) {
       bytes += SizeOf(*norm);
     }
-    bytes += AttentionBytes(layer.attention, config.layers[visit % config.num_layers], of_visit);
+    const LayerConfig& shape = config.layers[visit % config.num_layers];
+    bytes += shape.mixer == MixerKind::kMla ? MlaBytes(layer.mla, of_visit)
+                                            : AttentionBytes(layer.attention, shape, of_visit);
     bytes += layer.is_moe ? MoeBytes(layer.moe, config, of_visit) : FfnBytes(layer.ffn, of_visit);
   }
   return bytes;

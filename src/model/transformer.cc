@@ -75,14 +75,18 @@ Transformer::Transformer(std::shared_ptr<const formats::Checkpoint> checkpoint, 
     const LayerWeights& layer = weights_.layers[i % config_.num_layers];
     const LayerMask& masked = mask_.visits.empty() ? kWhole : mask_.visits[i];
     const int visit = static_cast<int>(i);
-    AttentionBlock attention(visit, config_, layer.attention, masked, &attention_scratch_);
+    const auto mixer = [&]() -> std::variant<AttentionBlock, MlaBlock> {
+      if (config_.layers[i % config_.num_layers].mixer == MixerKind::kMla) {
+        return MlaBlock(visit, config_, layer.mla, masked, &mla_scratch_);
+      }
+      return AttentionBlock(visit, config_, layer.attention, masked, &attention_scratch_);
+    };
     if (layer.is_moe) {
-      visits_.push_back({&layer, masked.live, std::move(attention),
+      visits_.push_back({&layer, masked.live, mixer(),
                          MoeBlock(visit, config_, weights_, masked, *checkpoint_, verify_experts,
                                   stream_.get(), &moe_scratch_)});
     } else {
-      visits_.push_back(
-          {&layer, masked.live, std::move(attention), DenseFfnBlock(config_, layer.ffn, masked)});
+      visits_.push_back({&layer, masked.live, mixer(), DenseFfnBlock(config_, layer.ffn, masked)});
     }
   }
   LinkBlocks();

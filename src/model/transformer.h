@@ -12,6 +12,7 @@
 #include "model/attention_block.h"
 #include "model/expert_stream.h"
 #include "model/ffn_block.h"
+#include "model/mla_block.h"
 #include "model/model.h"
 #include "model/step.h"
 #include "model/task_mask.h"
@@ -62,7 +63,7 @@ class Transformer : public Model {
   struct Layer {
     const LayerWeights* weights;
     bool live;  // false: a task mask leaves the layer out
-    std::variant<AttentionBlock> mixer;
+    std::variant<AttentionBlock, MlaBlock> mixer;
     std::variant<DenseFfnBlock, MoeBlock> ffn;
   };
 
@@ -88,6 +89,7 @@ class Transformer : public Model {
   std::unique_ptr<ExpertStream> stream_;  // null: all experts are in memory
 
   AttentionScratch attention_scratch_;
+  MlaScratch mla_scratch_;
   MoeScratch moe_scratch_;
   std::vector<Layer> visits_;  // pass-major, num_loops * num_layers
 

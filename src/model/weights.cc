@@ -175,7 +175,11 @@ class Binder {
     } else {
       layer.ffn_norm = BindVector(Named(prefix, roles::kPostAttentionNorm), hidden);
     }
-    BindAttention(prefix, config_.layers[i], &layer.attention);
+    if (config_.layers[i].mixer == MixerKind::kMla) {
+      BindMla(prefix, config_.layers[i], &layer.mla);
+    } else {
+      BindAttention(prefix, config_.layers[i], &layer.attention);
+    }
     layer.is_moe = Has(Named(prefix, roles::kRouter));
     if (layer.is_moe) {
       BindMoe(prefix, &layer.moe);
@@ -208,6 +212,25 @@ class Binder {
     out->o_bias = BindOptional(Named(prefix, roles::kOBias), hidden);
     out->q_norm = BindOptional(Named(prefix, roles::kQNorm), shape.head_dim, q_rows);
     out->k_norm = BindOptional(Named(prefix, roles::kKNorm), shape.head_dim, kv_rows);
+  }
+
+  void BindMla(const std::string& prefix, const LayerConfig& shape, MlaWeights* out) {
+    const uint64_t hidden = config_.hidden_size;
+    const uint64_t heads = shape.num_heads;
+    const MlaConfig& mla = config_.mla;
+    const uint64_t q_rows = heads * shape.head_dim;
+    if (mla.q_lora_rank == 0) {
+      out->q = BindMatrix(Named(prefix, roles::kQ), q_rows, hidden);
+    } else {
+      out->q_down = BindMatrix(Named(prefix, roles::kQDown), mla.q_lora_rank, hidden);
+      out->q_down_norm = BindVector(Named(prefix, roles::kQDownNorm), mla.q_lora_rank);
+      out->q_up = BindMatrix(Named(prefix, roles::kQUp), q_rows, mla.q_lora_rank);
+    }
+    out->kv_down = BindMatrix(Named(prefix, roles::kKvDown), mla.key_width(), hidden);
+    out->kv_down_norm = BindVector(Named(prefix, roles::kKvDownNorm), mla.kv_lora_rank);
+    out->kv_up = BindMatrix(Named(prefix, roles::kKvUp),
+                            heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank);
+    out->o = BindMatrix(Named(prefix, roles::kO), hidden, heads * mla.v_head_dim);
   }
 
   // `width` rows of gate and up; kAny: as many as there are.
@@ -250,6 +273,13 @@ class Binder {
     if (out->experts.size() > most_experts_) {
       most_experts_ = out->experts.size();
       widest_router_ = by_name_.at(router);
+    }
+    if (config_.moe.groups > 1 && out->experts.size() != config_.moe.num_experts) {
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("{} chooses by groups of {} experts, of which the layer has {}: what "
+                              "was cut has no groups",
+                              router, config_.moe.num_experts, out->experts.size()),
+                  WhereOf(out_.tensors[by_name_.at(router)]));
     }
     out->expert_bias = BindOptional(Named(prefix, roles::kExpertBias), out->experts.size());
     const std::string shared = Named(prefix, roles::kSharedExpert);
@@ -303,6 +333,8 @@ class Binder {
     for (const LayerWeights& layer : out_.layers) {
       const AttentionWeights& a = layer.attention;
       trunk += size(a.q) + size(a.k) + size(a.v) + size(a.o);
+      for (const Matrix* matrix : layer.mla.matrices()) trunk += size(*matrix);
+      trunk += floats(layer.mla.q_down_norm) + floats(layer.mla.kv_down_norm);
       for (const auto* v : {&layer.attention_norm, &layer.attention_post_norm, &layer.ffn_norm,
                             &layer.ffn_post_norm, &a.q_bias, &a.k_bias, &a.v_bias, &a.o_bias,
                             &a.q_norm, &a.k_norm, &layer.moe.expert_bias}) {

@@ -27,6 +27,23 @@ struct AttentionWeights {
       k_norm;  // [head_dim]: each head alone; [heads * head_dim]: all heads together
 };
 
+// Multi-head latent attention; a head's rows of q_up (or q): qk_nope_head_dim, then
+// qk_rope_head_dim; of kv_up: qk_nope_head_dim rows for keys, then v_head_dim for values.
+struct MlaWeights {
+  kernels::Matrix q;                // [heads * head_dim, hidden], or ...
+  kernels::Matrix q_down, q_up;     // [q_lora_rank, hidden], [heads * head_dim, q_lora_rank]
+  std::vector<float> q_down_norm;   // [q_lora_rank]
+  kernels::Matrix kv_down;          // [kv_lora_rank + qk_rope_head_dim, hidden]
+  std::vector<float> kv_down_norm;  // [kv_lora_rank]
+  kernels::Matrix kv_up;            // [heads * (qk_nope_head_dim + v_head_dim), kv_lora_rank]
+  kernels::Matrix o;                // [hidden, heads * v_head_dim]
+
+  // All of them, for sums of bytes.
+  std::array<const kernels::Matrix*, 6> matrices() const {
+    return {&q, &q_down, &q_up, &kv_down, &kv_up, &o};
+  }
+};
+
 struct MoeWeights {
   kernels::Matrix router;          // [experts, hidden]
   std::vector<float> expert_bias;  // [experts], for the choice only
@@ -42,7 +59,8 @@ struct LayerWeights {
   std::vector<float> attention_post_norm;  // on its output, before the residual addition; optional
   std::vector<float> ffn_norm;             // [hidden], before the FFN
   std::vector<float> ffn_post_norm;        // optional
-  AttentionWeights attention;
+  AttentionWeights attention;              // of MixerKind::kAttention
+  MlaWeights mla;                          // of MixerKind::kMla
   bool is_moe = false;
   kernels::FfnMatrices ffn;  // if not is_moe
   MoeWeights moe;            // if is_moe

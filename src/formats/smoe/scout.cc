@@ -233,6 +233,7 @@ class PairChecker {
     const uint64_t q_rows = uint64_t{arch_.num_heads} * arch_.head_dim;
     const uint64_t kv_rows = uint64_t{arch_.num_kv_heads} * arch_.head_dim;
     const bool by_arch = !out_.arch_json.empty();  // heads may differ by layer: binding checks them
+    if (by_arch && Has(prefix + "kv_a_proj_with_mqa.weight")) return;  // latent attention, likewise
     if (index == 0 && vault_.arch) {
       const auto compare = [&](const char* role, const char* field, uint64_t rows, uint32_t heads) {
         const std::string name = prefix + role + "_proj.weight";
