@@ -132,14 +132,12 @@ double Weigh(float* scores, size_t count, float max) {
 template <class Stored, size_t T>
 void Attend(const AttentionParams& params, const float* const* q, const KvBlocks& keys,
             const KvBlocks& values, size_t begin, size_t end, float* const* out) {
-  const float sink =
-      params.sink != nullptr ? *params.sink : -std::numeric_limits<float>::infinity();
   float max[T];
   float fade[T];
   double sum[T];
   for (size_t t = 0; t < T; ++t) {
-    max[t] = sink;
-    sum[t] = params.sink != nullptr ? 1.0 : 0.0;
+    max[t] = params.sinks != nullptr ? params.sinks[t] : -std::numeric_limits<float>::infinity();
+    sum[t] = params.sinks != nullptr ? 1.0 : 0.0;
     std::fill_n(out[t], params.value_dim, 0.0f);
   }
   alignas(64) float scores[T][kTilePositions];
@@ -178,11 +176,11 @@ void AttendStored(const AttentionParams& params, const float* const* q, const Kv
   }
 }
 
-void AttendImpl(const AttentionParams& params, const float* const* q, size_t n,
-                const KvBlocks& keys, const KvBlocks& values, size_t begin, size_t end,
-                float* const* out) {
+void AttendImpl(AttentionParams params, const float* const* q, size_t n, const KvBlocks& keys,
+                const KvBlocks& values, size_t begin, size_t end, float* const* out) {
   for (; n >= kAttendTogether; n -= kAttendTogether, q += kAttendTogether, out += kAttendTogether) {
     AttendStored<kAttendTogether>(params, q, keys, values, begin, end, out);
+    if (params.sinks != nullptr) params.sinks += kAttendTogether;
   }
   if (n == 3) AttendStored<3>(params, q, keys, values, begin, end, out);
   if (n == 2) AttendStored<2>(params, q, keys, values, begin, end, out);
@@ -202,8 +200,10 @@ void Attend(const AttentionParams& params, std::span<const float* const> q, cons
   // The fast version walks keys and values together.
   const bool alike = keys.type == values.type && keys.block_tokens == values.block_tokens;
   if (ActiveIsa() == Isa::kScalar || !alike) {
+    AttentionParams one = params;
     for (size_t i = 0; i < q.size(); ++i) {
-      reference::AttendOne(params, q[i], keys, values, begin, end, out[i]);
+      if (params.sinks != nullptr) one.sinks = params.sinks + i;
+      reference::AttendOne(one, q[i], keys, values, begin, end, out[i]);
     }
     return;
   }

@@ -22,9 +22,10 @@ struct KvBlocks {
 struct AttentionParams {
   uint32_t head_dim = 0;  // of queries and keys
   uint32_t value_dim = 0;
-  float scale = 1.0f;           // multiplies scores
-  float soft_cap = 0.0f;        // 0 = none; cap * tanh(score / cap), after scale
-  const float* sink = nullptr;  // one logit that joins the softmax denominator only; null = none
+  float scale = 1.0f;     // multiplies scores
+  float soft_cap = 0.0f;  // 0 = none; cap * tanh(score / cap), after scale
+  // Of each query: one logit that joins the softmax denominator only. Null = none.
+  const float* sinks = nullptr;
 };
 
 // out[value_dim] = softmax(scale * q . K[begin, end)) V[begin, end) for one query row and head.

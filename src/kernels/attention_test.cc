@@ -56,9 +56,9 @@ TEST(Attention, SeveralQueriesGiveWhatEachGivesAlone) {
     for (uint32_t dim : {1u, 17u, 80u, 128u}) {
       const Cache keys(100, dim, 16, type, 1);
       const Cache values(100, dim, 16, type, 2);
-      const float sink = 0.5f;
+      const std::vector<float> sinks = RandomFloats(9, 4, 3.0f);
       const AttentionParams params{dim, dim, 0.3f, dim == 17 ? 20.0f : 0.0f,
-                                   dim == 80 ? &sink : nullptr};
+                                   dim >= 80 ? sinks.data() : nullptr};
       for (size_t n = 1; n <= 9; ++n) {
         const std::vector<float> q = RandomFloats(n * dim, 3, 3.0f);
         std::vector<float> together(n * dim);
@@ -68,7 +68,9 @@ TEST(Attention, SeveralQueriesGiveWhatEachGivesAlone) {
         for (size_t i = 0; i < n; ++i) {
           qs.push_back(&q[i * dim]);
           outs.push_back(&together[i * dim]);
-          AttendOne(params, qs[i], keys.blocks, values.blocks, 3, 97, &alone[i * dim]);
+          AttentionParams own = params;
+          if (own.sinks != nullptr) own.sinks += i;
+          AttendOne(own, qs[i], keys.blocks, values.blocks, 3, 97, &alone[i * dim]);
         }
         Attend(params, qs, keys.blocks, values.blocks, 3, 97, outs.data());
         ASSERT_EQ(together, alone) << n << " of " << dim;
@@ -107,7 +109,7 @@ TEST(Attention, SinkAndSoftCapMatchScalar) {
     for (float cap : {0.0f, 5.0f}) {
       AttentionParams params{64, 64, 0.3f, cap, &sink};
       Compare(params, keys, values, 0, 150, 4.0f);
-      params.sink = nullptr;
+      params.sinks = nullptr;
       Compare(params, keys, values, 0, 150, 4.0f);
     }
   }

@@ -183,11 +183,22 @@ void GateTimesUp(GateFunction function, float* gate, const float* up, size_t n) 
   for (size_t i = 0; i < n; ++i) gate[i] = Activate(function, gate[i]) * up[i];
 }
 
+void TimesGate(OutputGate function, float* x, const float* gate, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    const double g = gate[i];
+    // log(1 + e^g), without overflow.
+    const double factor = function == OutputGate::kSigmoid
+                              ? 1.0 / (1.0 + std::exp(-g))
+                              : (g > 0.0 ? g : 0.0) + std::log1p(std::exp(-std::abs(g)));
+    x[i] = static_cast<float>(double{x[i]} * factor);
+  }
+}
+
 void AttendOne(const AttentionParams& params, const float* q, const KvBlocks& keys,
                const KvBlocks& values, size_t begin, size_t end, float* out) {
   std::vector<double> weights(end - begin);
   double max =
-      params.sink != nullptr ? double{*params.sink} : -std::numeric_limits<double>::infinity();
+      params.sinks != nullptr ? double{params.sinks[0]} : -std::numeric_limits<double>::infinity();
   for (size_t p = begin; p < end; ++p) {
     double score = 0;
     for (size_t i = 0; i < params.head_dim; ++i) {
@@ -200,7 +211,7 @@ void AttendOne(const AttentionParams& params, const float* q, const KvBlocks& ke
     weights[p - begin] = score;
     max = std::max(max, score);
   }
-  double sum = params.sink != nullptr ? std::exp(double{*params.sink} - max) : 0.0;
+  double sum = params.sinks != nullptr ? std::exp(double{params.sinks[0]} - max) : 0.0;
   for (double& weight : weights) {
     weight = std::exp(weight - max);
     sum += weight;

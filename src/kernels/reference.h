@@ -7,6 +7,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/compute.h"
+#include "kernels/vector_ops.h"
 
 namespace moewe::kernels::reference {
 
@@ -26,6 +27,7 @@ void Softmax(float* x, size_t n);
 void SoftCap(float* x, float cap, size_t n);
 void AddScaled(float* y, const float* x, float scale, size_t n);
 void GateTimesUp(GateFunction function, float* gate, const float* up, size_t n);
+void TimesGate(OutputGate function, float* x, const float* gate, size_t n);
 
 // As in attention.h.
 void AttendOne(const AttentionParams& params, const float* q, const KvBlocks& keys,

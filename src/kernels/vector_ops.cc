@@ -189,6 +189,22 @@ void GateTimesUpImpl(GateFunction function, float* gate, const float* up, size_t
   });
 }
 
+void TimesGateImpl(OutputGate function, float* x, const float* gate, size_t n) {
+  const DF d;
+  ForVectors(x, n, [&](VF v, size_t i, size_t count) {
+    const VF g = Other(gate, i, count);
+    VF product;
+    if (function == OutputGate::kSigmoid) {
+      product = TimesSigmoid(v, g);
+    } else {
+      // log(1 + e^g), without overflow.
+      const VF rest = hn::Log1p(d, hn::Exp(d, hn::Neg(hn::Abs(g))));
+      product = hn::Mul(v, hn::Add(hn::Max(g, hn::Zero(d)), rest));
+    }
+    return hn::IfThenElse(hn::IsNaN(g), g, product);
+  });
+}
+
 }  // namespace moewe::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -202,6 +218,7 @@ HWY_EXPORT(SoftCapImpl);
 HWY_EXPORT(AddScaledImpl);
 HWY_EXPORT(DotImpl);
 HWY_EXPORT(GateTimesUpImpl);
+HWY_EXPORT(TimesGateImpl);
 
 void RmsNorm(const float* x, const float* w, float w_offset, float eps, size_t n, float* out) {
   if (ActiveIsa() == Isa::kScalar) return reference::RmsNorm(x, w, w_offset, eps, n, out);
@@ -238,6 +255,11 @@ float Dot(const float* a, const float* b, size_t n) {
 void GateTimesUp(GateFunction function, float* gate, const float* up, size_t n) {
   if (ActiveIsa() == Isa::kScalar) return reference::GateTimesUp(function, gate, up, n);
   HWY_DYNAMIC_DISPATCH(GateTimesUpImpl)(function, gate, up, n);
+}
+
+void TimesGate(OutputGate function, float* x, const float* gate, size_t n) {
+  if (ActiveIsa() == Isa::kScalar) return reference::TimesGate(function, x, gate, n);
+  HWY_DYNAMIC_DISPATCH(TimesGateImpl)(function, x, gate, n);
 }
 
 }  // namespace moewe::kernels

@@ -33,6 +33,12 @@ float Dot(const float* a, const float* b, size_t n);
 // gate[i] = gate_function(gate[i]) * up[i]
 void GateTimesUp(GateFunction function, float* gate, const float* up, size_t n);
 
+// What an attention layer's output is multiplied by, of its gate's value.
+enum class OutputGate : uint8_t { kSigmoid, kSoftplus };
+
+// x[i] *= function(gate[i])
+void TimesGate(OutputGate function, float* x, const float* gate, size_t n);
+
 }  // namespace moewe::kernels
 
 #endif  // MOEWE_KERNELS_VECTOR_OPS_H_

@@ -158,6 +158,47 @@ TEST(VectorOps, GateTimesUpOfExtremes) {
   }
 }
 
+TEST(VectorOps, TimesGateMatchesScalar) {
+  for (OutputGate function : {OutputGate::kSigmoid, OutputGate::kSoftplus}) {
+    for (size_t n : kSizes) {
+      for (float scale : {0.01f, 1.0f, 20.0f}) {
+        const std::vector<float> gate = Random(n, 11, scale);
+        std::vector<float> want = Random(n, 12);
+        std::vector<float> got = want;
+        reference::TimesGate(function, want.data(), gate.data(), n);
+        TimesGate(function, got.data(), gate.data(), n);
+        ExpectNear(got, want, 3e-6f, 1e-9f);
+      }
+    }
+  }
+}
+
+TEST(VectorOps, TimesGateOfExtremes) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> gate = {0.0f, 1e4f, -1e4f, 3e30f, -3e30f, 30.0f, nan, 0.0f, -20.0f};
+  std::vector<float> sigmoid(gate.size(), 2.0f);
+  sigmoid[7] = nan;
+  std::vector<float> softplus = sigmoid;
+  TimesGate(OutputGate::kSigmoid, sigmoid.data(), gate.data(), gate.size());
+  TimesGate(OutputGate::kSoftplus, softplus.data(), gate.data(), gate.size());
+  EXPECT_EQ(sigmoid[0], 1.0f);
+  EXPECT_EQ(sigmoid[1], 2.0f);
+  EXPECT_NEAR(sigmoid[2], 0.0f, 1e-30f);
+  EXPECT_EQ(sigmoid[3], 2.0f);
+  EXPECT_NEAR(sigmoid[4], 0.0f, 1e-30f);
+  EXPECT_FLOAT_EQ(softplus[0], 2.0f * std::log(2.0f));
+  EXPECT_EQ(softplus[1], 2e4f);
+  EXPECT_EQ(softplus[2], 0.0f);
+  EXPECT_EQ(softplus[3], 6e30f);
+  EXPECT_EQ(softplus[4], 0.0f);
+  EXPECT_FLOAT_EQ(softplus[5], 60.0f);
+  EXPECT_FLOAT_EQ(softplus[8], 2.0f * std::exp(-20.0f));
+  for (const std::vector<float>& result : {sigmoid, softplus}) {
+    EXPECT_TRUE(std::isnan(result[6]));
+    EXPECT_TRUE(std::isnan(result[7]));
+  }
+}
+
 TEST(VectorOps, SoftCapOfExtremes) {
   std::vector<float> x = {0.0f, 1e30f, -1e30f, std::numeric_limits<float>::infinity(),
                           std::numeric_limits<float>::quiet_NaN()};

@@ -11,9 +11,10 @@ namespace {
 
 const float* OrNull(const std::vector<float>& v) { return v.empty() ? nullptr : v.data(); }
 
-// One norm over all heads together, or one a head, by the weight's size.
+// One norm over all heads together, or one a head, by the weight's size. Heads are `pitch` floats
+// apart.
 void NormHeads(const ModelConfig& config, const std::vector<float>& weight, size_t width,
-               size_t head_dim, const std::vector<uint32_t>& heads, float* x) {
+               size_t head_dim, size_t pitch, const std::vector<uint32_t>& heads, float* x) {
   if (weight.empty()) return;
   const auto norm = [&](float* group, size_t size) {
     kernels::RmsNorm(group, weight.data(), config.norm_weight_offset, config.rms_norm_eps, size,
@@ -22,7 +23,7 @@ void NormHeads(const ModelConfig& config, const std::vector<float>& weight, size
   if (weight.size() == width) {
     norm(x, width);
   } else {
-    for (const uint32_t head : heads) norm(x + head * head_dim, head_dim);
+    for (const uint32_t head : heads) norm(x + head * pitch, head_dim);
   }
 }
 
@@ -36,8 +37,10 @@ AttentionBlock::AttentionBlock(int visit, const ModelConfig& config,
       shape_(config.layers[static_cast<size_t>(visit) % config.num_layers]),
       weights_(weights),
       scratch_(*scratch),
-      q_width_(size_t{shape_.num_heads} * shape_.head_dim),
+      mix_width_(size_t{shape_.num_heads} * shape_.head_dim),
       kv_width_(size_t{shape_.num_kv_heads} * shape_.head_dim),
+      q_pitch_(size_t{shape_.head_dim} * (weights.gate_in_q ? 2 : 1)),
+      q_width_(shape_.num_heads * q_pitch_),
       no_heads_(mask.no_heads) {
   ChooseHeads(mask);
 }
@@ -57,11 +60,14 @@ void AttentionBlock::ChooseHeads(const LayerMask& mask) {
     HeadGroup& group = head_groups_.back();
     group.heads[group.count++] = head;
   }
-  const auto rows = [&](const std::vector<uint32_t>& heads, uint32_t all, bool whole) {
+  const auto rows = [&](const std::vector<uint32_t>& heads, uint32_t all, size_t of_head,
+                        bool whole) {
     std::vector<uint32_t> result;
     if (whole || heads.size() == all) return result;
     for (const uint32_t head : heads) {
-      for (uint32_t i = 0; i < shape_.head_dim; ++i) result.push_back(head * shape_.head_dim + i);
+      for (size_t i = 0; i < of_head; ++i) {
+        result.push_back(static_cast<uint32_t>(head * of_head + i));
+      }
     }
     return result;
   };
@@ -69,8 +75,10 @@ void AttentionBlock::ChooseHeads(const LayerMask& mask) {
   const auto joint_norm = [&](const std::vector<float>& norm, size_t width) {
     return norm.size() == width && width != shape_.head_dim;
   };
-  q_rows_ = rows(heads_, shape_.num_heads, joint_norm(weights_.q_norm, q_width_));
-  kv_rows_ = rows(kv_heads_, shape_.num_kv_heads, joint_norm(weights_.k_norm, kv_width_));
+  q_rows_ = rows(heads_, shape_.num_heads, q_pitch_, joint_norm(weights_.q_norm, mix_width_));
+  kv_rows_ =
+      rows(kv_heads_, shape_.num_kv_heads, shape_.head_dim, joint_norm(weights_.k_norm, kv_width_));
+  gate_rows_ = rows(heads_, shape_.num_heads, weights_.output_gate.rows / shape_.num_heads, false);
 }
 
 void AttentionBlock::Run(const Step& step, const float* x, float* out) {
@@ -87,14 +95,14 @@ void AttentionBlock::Run(const Step& step, const float* x, float* out) {
   Project(step, x);
   ForRows(pool, n, [&](size_t row) { PrepareRow(step, row); });
   CollectBlocks(step);
-  mixed_ = scratch_.mixed.Need(n * q_width_);
-  if (heads_.size() != shape_.num_heads) std::fill_n(mixed_, n * q_width_, 0.0f);
+  mixed_ = scratch_.mixed.Need(n * mix_width_);
+  if (heads_.size() != shape_.num_heads) std::fill_n(mixed_, n * mix_width_, 0.0f);
   const size_t groups = head_groups_.size();
   pool.Run(n * groups, [&](size_t task, int) {
     AttendHeads(step, task / groups, head_groups_[task % groups]);
   });
   const kernels::Projection o{weights_.o, OrNull(weights_.o_bias), out, config_.hidden_size};
-  step.compute->Project({&o, 1}, mixed_, n, q_width_);
+  step.compute->Project({&o, 1}, mixed_, n, mix_width_);
 }
 
 void AttentionBlock::Project(const Step& step, const float* x) {
@@ -102,31 +110,35 @@ void AttentionBlock::Project(const Step& step, const float* x) {
   q_ = scratch_.q.Need(n * q_width_);
   k_ = scratch_.k.Need(n * kv_width_);
   v_ = scratch_.v.Need(n * kv_width_);
-  const std::array<kernels::Projection, 3> qkv{{
+  const size_t gates = weights_.output_gate.rows;
+  gate_ = scratch_.gate.Need(n * gates);
+  const std::array<kernels::Projection, 4> projections{{
       {weights_.q, OrNull(weights_.q_bias), q_, q_width_, q_rows_},
       {weights_.k, OrNull(weights_.k_bias), k_, kv_width_, kv_rows_},
       {weights_.v, OrNull(weights_.v_bias), v_, kv_width_, kv_rows_},
+      {weights_.output_gate, nullptr, gate_, gates, gate_rows_},
   }};
-  step.compute->Project(qkv, x, n, config_.hidden_size);
+  step.compute->Project(std::span(projections).first(gates == 0 ? 3 : 4), x, n,
+                        config_.hidden_size);
 }
 
 void AttentionBlock::PrepareRow(const Step& step, size_t row) {
   const size_t head_dim = shape_.head_dim;
   float* q = q_ + row * q_width_;
   float* k = k_ + row * kv_width_;
-  NormHeads(config_, weights_.q_norm, q_width_, head_dim, heads_, q);
-  NormHeads(config_, weights_.k_norm, kv_width_, head_dim, kv_heads_, k);
+  NormHeads(config_, weights_.q_norm, mix_width_, head_dim, q_pitch_, heads_, q);
+  NormHeads(config_, weights_.k_norm, kv_width_, head_dim, head_dim, kv_heads_, k);
   const RopeTable& rope = step.ropes[shape_.rope];
   if (rope.pairs() > 0) {
     const float* cos = rope.Cos(row);
     const float* sin = rope.Sin(row);
-    const auto rotate = [&](float* x, const std::vector<uint32_t>& heads) {
+    const auto rotate = [&](float* x, size_t pitch, const std::vector<uint32_t>& heads) {
       for (const uint32_t head : heads) {
-        kernels::ApplyRope(x + head * head_dim, cos, sin, rope.pairs(), rope.interleaved());
+        kernels::ApplyRope(x + head * pitch, cos, sin, rope.pairs(), rope.interleaved());
       }
     };
-    rotate(q, heads_);
-    rotate(k, kv_heads_);
+    rotate(q, q_pitch_, heads_);
+    rotate(k, head_dim, kv_heads_);
   }
   const StepRow place = step.rows[row];
   Sequence& sequence = *step.sequences[place.chunk];
@@ -187,12 +199,33 @@ void AttentionBlock::AttendHeads(const Step& step, size_t row, const HeadGroup& 
   const size_t begin = window != 0 && end > window ? end - window : 0;
   std::array<const float*, kernels::kAttendTogether> q{};
   std::array<float*, kernels::kAttendTogether> out{};
+  std::array<float, kernels::kAttendTogether> sinks{};
   for (size_t i = 0; i < group.count; ++i) {
-    const size_t offset = row * q_width_ + size_t{group.heads[i]} * shape_.head_dim;
-    q[i] = q_ + offset;
-    out[i] = mixed_ + offset;
+    const size_t head = group.heads[i];
+    q[i] = q_ + row * q_width_ + head * q_pitch_;
+    out[i] = mixed_ + row * mix_width_ + head * shape_.head_dim;
+    if (!weights_.sinks.empty()) sinks[i] = weights_.sinks[head];
   }
+  if (!weights_.sinks.empty()) params.sinks = sinks.data();
   kernels::Attend(params, {q.data(), group.count}, keys, values, begin, end, out.data());
+  for (size_t i = 0; i < group.count; ++i) GateOutput(row, group.heads[i], out[i]);
+}
+
+void AttentionBlock::GateOutput(size_t row, uint32_t head, float* mixed) const {
+  const size_t head_dim = shape_.head_dim;
+  if (weights_.gate_in_q) {
+    const float* gate = q_ + row * q_width_ + head * q_pitch_ + head_dim;
+    return kernels::TimesGate(kernels::OutputGate::kSigmoid, mixed, gate, head_dim);
+  }
+  if (weights_.output_gate.empty()) return;
+  const size_t gates = weights_.output_gate.rows / shape_.num_heads;  // of a head
+  const float* gate = gate_ + (row * shape_.num_heads + head) * gates;
+  if (gates == head_dim) {
+    return kernels::TimesGate(kernels::OutputGate::kSoftplus, mixed, gate, head_dim);
+  }
+  float factor = 1.0f;
+  kernels::TimesGate(kernels::OutputGate::kSoftplus, &factor, gate, 1);
+  for (size_t i = 0; i < head_dim; ++i) mixed[i] *= factor;
 }
 
 }  // namespace moewe::model

@@ -1,5 +1,5 @@
 // Grouped-query attention of one layer over the paged KV cache: projections, q/k norms, rotary
-// embedding, sliding window, soft cap.
+// embedding, sliding window, soft cap, sinks, output gates.
 #ifndef MOEWE_MODEL_ATTENTION_BLOCK_H_
 #define MOEWE_MODEL_ATTENTION_BLOCK_H_
 
@@ -17,7 +17,7 @@ namespace moewe::model {
 
 // Scratch memory that the attention blocks of all layers share.
 struct AttentionScratch {
-  Scratch<float> q, k, v, mixed;
+  Scratch<float> q, k, v, gate, mixed;
   Scratch<const void*> key_blocks, value_blocks;
   Scratch<size_t> first_block;
 };
@@ -47,19 +47,23 @@ class AttentionBlock {
     size_t count;
   };
   void AttendHeads(const Step& step, size_t row, const HeadGroup& group) const;
+  // Multiplies what a head mixed by its gate.
+  void GateOutput(size_t row, uint32_t head, float* mixed) const;
 
   const int visit_;
   const ModelConfig& config_;
   const LayerConfig& shape_;
   const AttentionWeights& weights_;
   AttentionScratch& scratch_;
-  const size_t q_width_, kv_width_;
+  const size_t mix_width_, kv_width_;
+  const size_t q_pitch_;  // floats from one head's query to the next one's
+  const size_t q_width_;
   const bool no_heads_;
   std::vector<uint32_t> heads_, kv_heads_;  // that are computed, ascending
   std::vector<HeadGroup> head_groups_;
-  std::vector<uint32_t> q_rows_, kv_rows_;  // of the projections; empty = all
+  std::vector<uint32_t> q_rows_, kv_rows_, gate_rows_;  // of the projections; empty = all
   // Of the step that runs.
-  float *q_ = nullptr, *k_ = nullptr, *v_ = nullptr, *mixed_ = nullptr;
+  float *q_ = nullptr, *k_ = nullptr, *v_ = nullptr, *gate_ = nullptr, *mixed_ = nullptr;
   const void** key_blocks_ = nullptr;  // [chunk][kv head][block], chunks at first_block_
   const void** value_blocks_ = nullptr;
   size_t* first_block_ = nullptr;

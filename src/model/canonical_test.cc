@@ -352,7 +352,7 @@ TEST(Canonical, IgnoresStoredFrequencies) {
 
 TEST(Canonical, RefusesWhatItDoesNotKnow) {
   for (const std::string name :
-       {"model.layers.0.self_attn.sinks", "model.layers.0.self_attn.g_proj.weight",
+       {"model.layers.0.self_attn.sink_bias", "model.layers.0.self_attn.gate_proj.weight",
         "model.layers.0.mlp.gate_proj.bias", "model.layers.0.mlp.experts.x.w1.weight",
         "model.layers.0.self_attn.q_proj.qweight", "model.layers.0", "score.weight",
         "model.layers.0.mlp.experts.99999999999.w1.weight", "language_model.mtp.fc.weight", ""}) {
@@ -367,8 +367,8 @@ TEST(Canonical, RefusesWhatItDoesNotKnow) {
                                                         }()))}});
   cmf.AddCounting("skill.code.model.layers.0.mlp.up_proj.weight", {3, 4});
   EXPECT_TRUE(Canonical(cmf).empty());
-  cmf.AddCounting("model.layers.0.self_attn.g_proj.weight", {2, 4});
-  ExpectRefused(cmf, ErrorCode::kUnsupported, "model.layers.0.self_attn.g_proj.weight");
+  cmf.AddCounting("model.layers.0.self_attn.gate_proj.weight", {2, 4});
+  ExpectRefused(cmf, ErrorCode::kUnsupported, "model.layers.0.self_attn.gate_proj.weight");
 }
 
 TEST(Canonical, RefusesShapesThatDoNotFit) {

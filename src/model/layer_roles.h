@@ -25,6 +25,8 @@ inline constexpr std::string_view kVBias = "self_attn.v_proj.bias";
 inline constexpr std::string_view kOBias = "self_attn.o_proj.bias";
 inline constexpr std::string_view kQNorm = "self_attn.q_norm.weight";
 inline constexpr std::string_view kKNorm = "self_attn.k_norm.weight";
+inline constexpr std::string_view kOutputGate = "self_attn.g_proj.weight";
+inline constexpr std::string_view kSinks = "self_attn.sinks";
 inline constexpr std::string_view kQDown = "self_attn.q_a_proj.weight";
 inline constexpr std::string_view kQDownNorm = "self_attn.q_a_layernorm.weight";
 inline constexpr std::string_view kQUp = "self_attn.q_b_proj.weight";
@@ -57,6 +59,8 @@ inline constexpr std::array kSingle = {kInputNorm,
                                        kOBias,
                                        kQNorm,
                                        kKNorm,
+                                       kOutputGate,
+                                       kSinks,
                                        kQDown,
                                        kQDownNorm,
                                        kQUp,

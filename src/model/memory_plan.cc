@@ -22,21 +22,26 @@ size_t LogitRowsOfStep(const ModelConfig& config, uint32_t chunk) {
   return static_cast<size_t>(std::clamp<uint64_t>(rows, 1, std::max(1u, chunk)));
 }
 
-uint64_t ActivationBytes(const ModelConfig& config, size_t rows, size_t logit_rows) {
+uint64_t ActivationBytes(const ModelOutline& model, size_t rows, size_t logit_rows) {
+  const ModelConfig& config = model.config();
   const uint64_t hidden = config.hidden_size;
-  uint64_t q = 0, kv = 0;
+  uint64_t q = 0, kv = 0, mix = 0, gate = 0;
   uint64_t mla = 0, mla_once = 0;
-  for (const LayerConfig& layer : config.layers) {
+  for (size_t i = 0; i < config.layers.size(); ++i) {
+    const LayerConfig& layer = config.layers[i];
+    const AttentionWeights& weights = model.weights().layers[i].attention;
     if (layer.mixer == MixerKind::kMla) {
       mla = std::max(mla, MlaScratch::FloatsPerRow(config.mla, layer.num_heads));
       mla_once = std::max(mla_once, MlaScratch::FloatsOnce(config.mla, layer.num_heads));
       continue;
     }
-    q = std::max(q, uint64_t{layer.num_heads} * layer.head_dim);
+    q = std::max<uint64_t>(q, weights.q.rows);
+    gate = std::max<uint64_t>(gate, weights.output_gate.rows);
+    mix = std::max(mix, uint64_t{layer.num_heads} * layer.head_dim);
     kv = std::max(kv, uint64_t{layer.num_kv_heads} * layer.head_dim);
   }
-  // Residual stream, its norm and a branch; queries and their mix, new keys and values.
-  uint64_t floats = 3 * hidden + 2 * q + 2 * kv + mla;
+  // Residual stream, its norm and a branch; queries, gates and what is mixed, new keys and values.
+  uint64_t floats = 3 * hidden + q + gate + mix + 2 * kv + mla;
   for (const Rope& rope : config.ropes) floats += rope.rotary_dim;
   // Gate and up of an FFN, and every chosen expert's output.
   uint64_t ffn = 2 * uint64_t{config.intermediate_size};
@@ -99,9 +104,9 @@ class Planner {
     plan->chunk = std::min(chunk, request_.context != 0 ? request_.context : usual_);
     // Beside a chunk of one sequence's prompt, all others may decode.
     const size_t rows = plan->chunk + std::max<size_t>(request_.sequences, 1) - 1;
-    plan->activations = ActivationBytes(config_, rows, std::min(request_.logit_rows, rows));
+    plan->activations = ActivationBytes(model_, rows, std::min(request_.logit_rows, rows));
     if (request_.router != nullptr) {
-      plan->skills += ActivationBytes(request_.router->config(), plan->chunk, 0);
+      plan->skills += ActivationBytes(*request_.router, plan->chunk, 0);
     }
   }
 

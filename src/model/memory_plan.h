@@ -109,7 +109,7 @@ uint64_t KvBytesPerPosition(const ModelConfig& config, KvType type);
 size_t LogitRowsOfStep(const ModelConfig& config, uint32_t chunk);
 
 // Working space of a step of `rows` tokens, `logit_rows` of which give logits.
-uint64_t ActivationBytes(const ModelConfig& config, size_t rows, size_t logit_rows);
+uint64_t ActivationBytes(const ModelOutline& model, size_t rows, size_t logit_rows);
 
 }  // namespace moewe::model
 

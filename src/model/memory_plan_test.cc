@@ -54,9 +54,8 @@ TEST(MemoryPlan, EveryOptionCostsWhatItSays) {
   request.sequences = 3;
   EXPECT_EQ(PlanMemory(*demo.model, request).kv, 3 * plan.kv);
   // Two may decode beside the third one's chunk.
-  const ModelConfig& demo_config = demo.model->config();
   EXPECT_EQ(PlanMemory(*demo.model, request).activations,
-            ActivationBytes(demo_config, plan.chunk + 2, 1));
+            ActivationBytes(*demo.model, plan.chunk + 2, 1));
   request = base;
   request.context = 33;
   EXPECT_EQ(PlanMemory(*demo.model, request).kv, 64u * plan.kv / 1024);

@@ -24,8 +24,9 @@ uint64_t AttentionBytes(const AttentionWeights& a, const LayerConfig& shape,
                         const LayerMask& mask) {
   if (mask.no_heads) return SizeOf(a.o_bias);
   const uint64_t vectors = SizeOf(a.q_bias) + SizeOf(a.k_bias) + SizeOf(a.v_bias) +
-                           SizeOf(a.o_bias) + SizeOf(a.q_norm) + SizeOf(a.k_norm);
-  if (mask.heads.empty()) return SizeOf(a.q) + SizeOf(a.k) + SizeOf(a.v) + SizeOf(a.o) + vectors;
+                           SizeOf(a.o_bias) + SizeOf(a.q_norm) + SizeOf(a.k_norm) + SizeOf(a.sinks);
+  const uint64_t of_heads = SizeOf(a.q) + SizeOf(a.output_gate);
+  if (mask.heads.empty()) return of_heads + SizeOf(a.k) + SizeOf(a.v) + SizeOf(a.o) + vectors;
   uint64_t kv_heads = 0;  // that a live head reads; heads are ascending
   uint32_t last = UINT32_MAX;
   for (const uint32_t head : mask.heads) {
@@ -33,7 +34,7 @@ uint64_t AttentionBytes(const AttentionWeights& a, const LayerConfig& shape,
     kv_heads += kv_head != last ? 1 : 0;
     last = kv_head;
   }
-  return Share(SizeOf(a.q), mask.heads.size(), shape.num_heads) +
+  return Share(of_heads, mask.heads.size(), shape.num_heads) +
          Share(SizeOf(a.k) + SizeOf(a.v), kv_heads, shape.num_kv_heads) + SizeOf(a.o) + vectors;
 }
 

@@ -202,16 +202,48 @@ class Binder {
     const uint64_t hidden = config_.hidden_size;
     const uint64_t q_rows = uint64_t{shape.num_heads} * shape.head_dim;
     const uint64_t kv_rows = uint64_t{shape.num_kv_heads} * shape.head_dim;
-    out->q = BindMatrix(Named(prefix, roles::kQ), q_rows, hidden);
+    out->gate_in_q = HasQueryGate(prefix, q_rows);
+    const uint64_t q_all = out->gate_in_q ? 2 * q_rows : q_rows;
+    out->q = BindMatrix(Named(prefix, roles::kQ), q_all, hidden);
     out->k = BindMatrix(Named(prefix, roles::kK), kv_rows, hidden);
     out->v = BindMatrix(Named(prefix, roles::kV), kv_rows, hidden);
     out->o = BindMatrix(Named(prefix, roles::kO), hidden, q_rows);
-    out->q_bias = BindOptional(Named(prefix, roles::kQBias), q_rows);
+    out->q_bias = BindOptional(Named(prefix, roles::kQBias), q_all);
     out->k_bias = BindOptional(Named(prefix, roles::kKBias), kv_rows);
     out->v_bias = BindOptional(Named(prefix, roles::kVBias), kv_rows);
     out->o_bias = BindOptional(Named(prefix, roles::kOBias), hidden);
-    out->q_norm = BindOptional(Named(prefix, roles::kQNorm), shape.head_dim, q_rows);
+    out->q_norm =
+        BindOptional(Named(prefix, roles::kQNorm), shape.head_dim, out->gate_in_q ? 0 : q_rows);
     out->k_norm = BindOptional(Named(prefix, roles::kKNorm), shape.head_dim, kv_rows);
+    out->sinks = BindOptional(Named(prefix, roles::kSinks), shape.num_heads);
+    BindOutputGate(prefix, shape, out);
+  }
+
+  // Whether a head of the query projection has as many rows again.
+  bool HasQueryGate(const std::string& prefix, uint64_t q_rows) const {
+    const auto found = by_name_.find(Named(prefix, roles::kQ));
+    if (found == by_name_.end()) return false;
+    const TensorView& tensor = out_.tensors[found->second];
+    return tensor.shape.size() == 2 && tensor.shape[0] == 2 * q_rows;
+  }
+
+  void BindOutputGate(const std::string& prefix, const LayerConfig& shape, AttentionWeights* out) {
+    const std::string name = Named(prefix, roles::kOutputGate);
+    if (!Has(name)) return;
+    out->output_gate = BindMatrix(name, kAny, config_.hidden_size);
+    const TensorView& tensor = out_.tensors[by_name_.at(name)];
+    const uint64_t channels = uint64_t{shape.num_heads} * shape.head_dim;
+    const uint64_t rows = out->output_gate.rows;
+    if (rows != shape.num_heads && rows != channels) {
+      WrongShape(tensor, fmt::format("[{}, {}] or [{}, {}]", shape.num_heads, config_.hidden_size,
+                                     channels, config_.hidden_size));
+    }
+    if (out->gate_in_q) {
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("{} is a second output gate beside that of the query projection",
+                              tensor.name),
+                  WhereOf(tensor));
+    }
   }
 
   void BindMla(const std::string& prefix, const LayerConfig& shape, MlaWeights* out) {
@@ -332,12 +364,12 @@ class Binder {
     const auto floats = [](const std::vector<float>& v) { return v.size() * sizeof(float); };
     for (const LayerWeights& layer : out_.layers) {
       const AttentionWeights& a = layer.attention;
-      trunk += size(a.q) + size(a.k) + size(a.v) + size(a.o);
+      trunk += size(a.q) + size(a.k) + size(a.v) + size(a.o) + size(a.output_gate);
       for (const Matrix* matrix : layer.mla.matrices()) trunk += size(*matrix);
       trunk += floats(layer.mla.q_down_norm) + floats(layer.mla.kv_down_norm);
       for (const auto* v : {&layer.attention_norm, &layer.attention_post_norm, &layer.ffn_norm,
                             &layer.ffn_post_norm, &a.q_bias, &a.k_bias, &a.v_bias, &a.o_bias,
-                            &a.q_norm, &a.k_norm, &layer.moe.expert_bias}) {
+                            &a.q_norm, &a.k_norm, &a.sinks, &layer.moe.expert_bias}) {
         trunk += floats(*v);
       }
       trunk += ffn_size(layer.ffn) + ffn_size(layer.moe.shared) + size(layer.moe.router) +

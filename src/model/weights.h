@@ -22,6 +22,12 @@ namespace moewe::model {
 struct AttentionWeights {
   kernels::Matrix q, k, v, o;  // [heads * head_dim, hidden], [kv_heads * head_dim, hidden] twice,
                                // [hidden, heads * head_dim]
+  // What heads mix is multiplied by a gate before `o`: by the sigmoid of further rows of q, which
+  // then has, a head, head_dim rows of the query and head_dim rows of the gate (Qwen3-Next); or by
+  // the softplus of these rows, one a head or one a channel (Laguna).
+  bool gate_in_q = false;
+  kernels::Matrix output_gate;  // [heads, hidden] or [heads * head_dim, hidden]
+  std::vector<float> sinks;     // [heads]: a logit in the softmax denominator
   std::vector<float> q_bias, k_bias, v_bias, o_bias;
   std::vector<float> q_norm,
       k_norm;  // [head_dim]: each head alone; [heads * head_dim]: all heads together
