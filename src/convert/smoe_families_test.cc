@@ -36,8 +36,8 @@ using golden::HfGolden;
 
 // Those of tests/golden/hf that go into a vault.
 const std::set<std::string> kFamilies = {
-    "mixtral",    "olmoe",        "qwen2_moe",   "qwen3_moe",        "granitemoe", "glm4_moe",
-    "minimax_m2", "ernie4_5_moe", "deepseek_v2", "deepseek_v2_lite", "deepseek_v3"};
+    "mixtral",    "olmoe",        "qwen2_moe",   "qwen3_moe",        "granitemoe",  "glm4_moe",
+    "minimax_m2", "ernie4_5_moe", "deepseek_v2", "deepseek_v2_lite", "deepseek_v3", "laguna"};
 
 bool IsExpert(const std::string& name) { return name.find(".mlp.experts.") != name.npos; }
 

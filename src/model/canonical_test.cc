@@ -28,6 +28,7 @@ struct Has {
   bool post_norms = false;
   bool expert_bias = false;
   bool shared_gate = false;
+  bool head_gates = false;
 };
 const std::map<std::string, Has> kHas = {
     {"qwen2", {.qkv_bias = true}},
@@ -41,6 +42,7 @@ const std::map<std::string, Has> kHas = {
     {"minimax_m2", {.qk_norm = true, .whole_qk_norm = true, .expert_bias = true}},
     {"ernie4_5_moe", {.expert_bias = true}},
     {"deepseek_v3", {.expert_bias = true}},
+    {"laguna", {.qk_norm = true, .expert_bias = true, .head_gates = true}},
 };
 
 // Layers without a router, by the config's own keys.
@@ -49,6 +51,7 @@ bool IsDense(const Json& json, const ModelConfig& config, uint32_t layer) {
   for (const Json& dense : json.value("mlp_only_layers", Json::array())) {
     if (dense == layer) return true;
   }
+  if (json.contains("mlp_layer_types")) return json["mlp_layer_types"][layer] == "dense";
   if ((layer + 1) % json.value("decoder_sparse_step", 1u) != 0) return true;
   if (layer < json.value("first_k_dense_replace", 0u)) return true;
   return layer < json.value("moe_layer_start_index", 0u) ||
@@ -114,6 +117,7 @@ Shapes Expected(const std::string& family, const Json& json, const ModelConfig& 
       shapes[p + "self_attn.q_norm.weight"] = {has.whole_qk_norm ? q : layer.head_dim};
       shapes[p + "self_attn.k_norm.weight"] = {has.whole_qk_norm ? kv : layer.head_dim};
     }
+    if (has.head_gates) shapes[p + "self_attn.g_proj.weight"] = {layer.num_heads, hidden};
     if (IsDense(json, config, i)) {
       AddFfn(p + "mlp.", config.intermediate_size, hidden, &shapes);
       continue;

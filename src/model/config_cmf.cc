@@ -155,14 +155,14 @@ void ReadLayers(const JsonKeys& arch, ModelConfig* config) {
     base.num_kv_heads = base.num_heads;
     base.head_dim = config->mla.qk_nope_head_dim + config->mla.qk_rope_head_dim;
   }
-  std::vector<double> heads;
+  std::vector<uint32_t> heads;
   if (arch.Has("attention_heads_per_layer")) {
-    heads = arch.Numbers("attention_heads_per_layer", config->num_layers, 1, kMaxHeads);
+    heads = arch.Uints("attention_heads_per_layer", config->num_layers, 1, kMaxHeads);
   }
   const std::vector<bool> sliding = ReadSliding(arch, config->num_layers);
   for (uint32_t i = 0; i < config->num_layers; ++i) {
     LayerConfig layer = base;
-    if (!heads.empty()) layer.num_heads = static_cast<uint32_t>(heads[i]);
+    if (!heads.empty()) layer.num_heads = heads[i];
     if (layer.num_heads % layer.num_kv_heads != 0) {
       arch.Fail(heads.empty() ? "num_attention_heads" : "attention_heads_per_layer",
                 fmt::format("{} is not a multiple of num_kv_heads {}", layer.num_heads,

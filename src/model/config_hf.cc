@@ -60,6 +60,13 @@ void RefuseUnsupportedOptions(const JsonKeys& keys, const FamilyRow& family) {
   if (keys.Number("clip_qkv", -kMaxMultiplier, kMaxMultiplier, 0.0) != 0.0) {
     keys.Unsupported("clip_qkv", "is not supported yet");
   }
+  // Laguna's that transformers has and moewe does not.
+  if (keys.Bool("moe_apply_router_weight_on_input", false)) {
+    keys.Unsupported("moe_apply_router_weight_on_input", "is not supported yet");
+  }
+  if (keys.Number("moe_router_logit_softcapping", 0.0, kMaxMultiplier, 0.0) != 0.0) {
+    keys.Unsupported("moe_router_logit_softcapping", "is not supported yet");
+  }
   if (!family.loops && keys.Uint("num_loops", 1, kMaxLoops, 1) > 1) {
     keys.Unsupported("num_loops", "above 1 is not supported for this family");
   }
@@ -144,6 +151,23 @@ LayerConfig ReadHeads(const JsonKeys& keys, const FamilyRow& family, const Model
   return layer;
 }
 
+// How many query heads each layer has, where that differs.
+void ReadHeadsPerLayer(const JsonKeys& keys, ModelConfig* config) {
+  constexpr std::string_view kKey = "num_attention_heads_per_layer";
+  if (!keys.Has(kKey)) return;
+  const std::vector<uint32_t> heads = keys.Uints(kKey, config->num_layers, 1, kMaxHeads);
+  for (uint32_t i = 0; i < config->num_layers; ++i) {
+    LayerConfig& layer = config->layers[i];
+    if (layer.mixer != MixerKind::kAttention) keys.Unsupported(kKey, "is not supported here");
+    if (heads[i] % layer.num_kv_heads != 0) {
+      keys.Fail(kKey, fmt::format("has {} for layer {}, which is not a multiple of "
+                                  "num_key_value_heads {}",
+                                  heads[i], i, layer.num_kv_heads));
+    }
+    layer.num_heads = heads[i];
+  }
+}
+
 // 0 = none. Null is none too, left out is the family's default.
 uint32_t ReadWindow(const JsonKeys& keys, const FamilyRow& family) {
   const bool gated = family.window == WindowRule::kFromLayer ||
@@ -167,6 +191,7 @@ std::vector<bool> SlidingByRule(const JsonKeys& keys, const FamilyRow& family, u
   for (uint32_t i = 0; i < num_layers; ++i) {
     switch (family.window) {
       case WindowRule::kNone:
+      case WindowRule::kListed:
         break;
       case WindowRule::kAll:
       case WindowRule::kAllIfEnabled:
@@ -252,11 +277,15 @@ void ReadRopes(const JsonKeys& keys, const FamilyRow& family, const LayerConfig&
     return by_kind ? modern->Object(kind) : std::optional<JsonKeys>{};
   };
   const std::optional<JsonKeys> full = of_kind("full_attention");
+  // Where each kind has parameters, they say all.
+  if (by_kind && !keys.Has("partial_rotary_factor")) defaults.partial_rotary_factor = 1.0;
   const Rope global = RopeFromHuggingFace(flat ? flat : full, defaults);
   Rope local = global;
-  if (by_kind || family.window == WindowRule::kPattern) {
-    if (family.window == WindowRule::kPattern) {
-      defaults.theta = keys.Number("rope_local_base_freq", 1.0, kMaxRopeTheta, 10000.0);
+  if (by_kind || family.local_rope_theta != 0.0) {
+    if (family.local_rope_theta != 0.0) {
+      defaults.theta =
+          keys.Number("rope_local_base_freq", 1.0, kMaxRopeTheta, family.local_rope_theta);
+      defaults.partial_rotary_factor = 1.0;
     }
     local = RopeFromHuggingFace(of_kind("sliding_attention"), defaults);
   }
@@ -326,8 +355,11 @@ void ReadMoe(const JsonKeys& keys, const FamilyRow& family, ModelConfig* config)
   moe.router_sigmoid = row.sigmoid;
   moe.norm_epsilon = moe.norm_topk_prob ? row.norm_epsilon : 0.0f;
   if (row.scaled) {
-    moe.routed_scaling_factor = static_cast<float>(keys.Number(
-        "routed_scaling_factor", 0.0, kMaxMultiplier, row.sigmoid && row.grouped ? 2.5 : 1.0));
+    const std::string_view spelled =
+        keys.OneOf({"routed_scaling_factor", "moe_routed_scaling_factor"});
+    moe.routed_scaling_factor =
+        static_cast<float>(keys.Number(spelled.empty() ? "routed_scaling_factor" : spelled, 0.0,
+                                       kMaxMultiplier, row.sigmoid && row.grouped ? 2.5 : 1.0));
   }
   if (row.grouped) ReadExpertGroups(keys, family, &moe);
   if (row.shared == SharedExpert::kSize) {
@@ -371,6 +403,7 @@ ModelConfig ConfigFromHuggingFace(const Json& json, const std::string& file) {
     layer.sliding_window = sliding ? window : 0;
     config.layers.push_back(layer);
   }
+  ReadHeadsPerLayer(keys, &config);
   ReadMultipliers(keys, family, layer.head_dim, &config);
   ReadMoe(keys, family, &config);
   ReadRopes(keys, family, layer, &config);

@@ -267,6 +267,51 @@ TEST(Config, LatentAttentionAndGroupsNameTheirKeys) {
   EXPECT_EQ(ConfigFromHuggingFace(kimi, "").moe.groups, 1u);
 }
 
+TEST(Config, LagunaHasHeadsAndRopesByLayer) {
+  const Json json(golden::ReadJson(golden::Path("hf/laguna/config.json")));
+  const ModelConfig config = ConfigFromHuggingFace(json, "");
+  EXPECT_EQ(config.layers[0].num_heads, 4u);
+  EXPECT_EQ(config.layers[1].num_heads, 6u);
+  const Rope& full = config.ropes[config.layers[0].rope];
+  EXPECT_EQ(full.rotary_dim, 12u);
+  EXPECT_EQ(full.attention_factor, 1.15f);
+  const Rope& sliding = config.ropes[config.layers[1].rope];
+  EXPECT_EQ(sliding.rotary_dim, 24u);
+  EXPECT_EQ(sliding.theta, 1e4);
+  EXPECT_EQ(sliding.attention_factor, 1.0f);
+  EXPECT_EQ(config.moe.routed_scaling_factor, 2.5f);
+
+  // What a config leaves out is as in transformers.
+  const ModelConfig minimal = ConfigFromHuggingFace(
+      With(Minimal("laguna"),
+           {{"num_hidden_layers", 2}, {"layer_types", {"full_attention", "sliding_attention"}}}),
+      "");
+  EXPECT_EQ(minimal.ropes[minimal.layers[0].rope].rotary_dim, 64u);
+  EXPECT_EQ(minimal.ropes[minimal.layers[0].rope].theta, 5e5);
+  EXPECT_EQ(minimal.ropes[minimal.layers[1].rope].rotary_dim, 128u);
+  EXPECT_EQ(minimal.ropes[minimal.layers[1].rope].theta, 1e4);
+  EXPECT_EQ(minimal.layers[1].sliding_window, 512u);
+  Json parameters = json["rope_parameters"];
+  parameters["full_attention"].erase("partial_rotary_factor");
+  const ModelConfig whole =
+      ConfigFromHuggingFace(With(json, {{"rope_parameters", parameters}}), "");
+  EXPECT_EQ(whole.ropes[whole.layers[0].rope].rotary_dim, 24u);
+
+  std::string field;
+  for (const Json& heads : {Json{4, 6, 6}, Json{4, 6, 5, 4}, Json{4, 6, 6, 0}, Json{4, 6, 6, 4.5},
+                            Json{4, 6, 6, "4"}, Json(4)}) {
+    EXPECT_EQ(CodeOf(With(json, {{"num_attention_heads_per_layer", heads}}), &field),
+              ErrorCode::kParse);
+    EXPECT_EQ(field, "config.num_attention_heads_per_layer") << heads.dump();
+  }
+  EXPECT_EQ(CodeOf(With(json, {{"moe_apply_router_weight_on_input", true}}), &field),
+            ErrorCode::kUnsupported);
+  EXPECT_EQ(field, "config.moe_apply_router_weight_on_input");
+  EXPECT_EQ(CodeOf(With(json, {{"moe_router_logit_softcapping", 30.0}}), &field),
+            ErrorCode::kUnsupported);
+  EXPECT_EQ(field, "config.moe_router_logit_softcapping");
+}
+
 TEST(Config, BadValuesNameTheirKey) {
   const std::vector<std::pair<std::string, Json>> cases = {{"hidden_size", -1},
                                                            {"hidden_size", 1.5},
@@ -296,7 +341,8 @@ TEST(Config, BadValuesNameTheirKey) {
 }
 
 TEST(CmfArch, FamilyFilesEqualTheirCheckpoints) {
-  for (const char* family : {"gemma", "gemma2", "qwen2", "qwen2_moe", "qwen3_moe", "looped"}) {
+  for (const char* family :
+       {"gemma", "gemma2", "laguna", "qwen2", "qwen2_moe", "qwen3_moe", "looped"}) {
     const std::string name(family);
     const ModelConfig cmf =
         ConfigFromCmfHeader(CmfHeader(golden::Path("cmf/families/" + name + ".cmf")), name);

@@ -228,6 +228,7 @@ constexpr std::array kFamilies = {
         .window = WindowRule::kPattern,
         .window_size = 4096,
         .gemma = true,
+        .local_rope_theta = 1e4,
         .needs =
             "as gemma; post-norms, q/k norms, local and global layers with own ropes (text part)"},
     FamilyRow{
@@ -385,12 +386,40 @@ constexpr std::array kFamilies = {
                 .shared_default = 1},
         .needs =
             "MLA; sigmoid router with bias, groups by their two best, shared experts; rope: yarn"},
+    FamilyRow{.name = "laguna",
+              .vocab_size = 100352,
+              .hidden_size = 2048,
+              .intermediate_size = 8192,
+              .num_layers = 40,
+              .num_heads = 48,
+              .num_kv_heads = 8,
+              .head_dim = 128,
+              .max_positions = 131072,
+              .rms_norm_eps = 1e-6,
+              .rope_theta = 5e5,
+              .tied = false,
+              .window = WindowRule::kListed,
+              .window_size = 512,
+              .partial_rotary_factor = 0.5,
+              .local_rope_theta = 1e4,
+              .moe = {.experts_key = "num_experts",
+                      .experts = 256,
+                      .top_k = 8,
+                      .width = 512,
+                      .sigmoid = true,
+                      .scaled = true,
+                      .shared = SharedExpert::kSize,
+                      .shared_key = "shared_expert_intermediate_size",
+                      .shared_default = 512},
+              .needs =
+                  "GQA, heads by layer, output gates, q/k norms, sliding layers with their own "
+                  "rope; sigmoid router with bias and scaling, shared expert"},
 };
 
-constexpr std::array<std::string_view, 13> kPlanned = {
-    "bailing_hybrid", "deepseek_v32",    "gpt_oss",     "kimi_linear",  "laguna",
-    "lfm2_moe",       "qwen3_5",         "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text",
-    "qwen3_next",     "qwen3_next_text", "minimax"};
+constexpr std::array<std::string_view, 12> kPlanned = {
+    "bailing_hybrid",   "deepseek_v32", "gpt_oss",         "kimi_linear",
+    "lfm2_moe",         "qwen3_5",      "qwen3_5_moe",     "qwen3_5_text",
+    "qwen3_5_moe_text", "qwen3_next",   "qwen3_next_text", "minimax"};
 
 }  // namespace
 

@@ -23,6 +23,7 @@ enum class WindowRule : uint8_t {
   kAllIfEnabled,  // use_sliding_window: every layer (Qwen3-MoE)
   kEven,          // even layers (Gemma 2)
   kPattern,       // all but every sliding_window_pattern-th (Gemma 3)
+  kListed,        // those that layer_types lists, none without it (Laguna)
 };
 
 // Where the size of the always-active expert comes from.
@@ -43,7 +44,7 @@ struct MoeRow {
   uint32_t width = 0;
   TopkNorm norm = TopkNorm::kAlways;
   bool sigmoid = false;
-  bool scaled = false;   // routed_scaling_factor
+  bool scaled = false;   // routed_scaling_factor, moe_routed_scaling_factor
   bool grouped = false;  // n_group, topk_group, topk_method
   float norm_epsilon = 0.0f;
   SharedExpert shared = SharedExpert::kNone;
@@ -71,6 +72,8 @@ struct FamilyRow {
   double attn_soft_cap = 0.0;  // Gemma 2, where the keys are left out
   double final_soft_cap = 0.0;
   double partial_rotary_factor = 1.0;
+  // Sliding layers have a rope of their own, of this theta; 0 = the same everywhere.
+  double local_rope_theta = 0.0;
   bool rope_interleaved = false;
   bool mla = false;    // multi-head latent attention
   bool loops = false;  // num_loops, skip_loop_final_norm

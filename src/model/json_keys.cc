@@ -123,6 +123,17 @@ std::vector<double> JsonKeys::Numbers(std::string_view key, size_t count, double
   return numbers;
 }
 
+std::vector<uint32_t> JsonKeys::Uints(std::string_view key, size_t count, uint32_t low,
+                                      uint32_t high) const {
+  std::vector<uint32_t> integers;
+  for (const double number : Numbers(key, count, low, high)) {
+    if (number != std::floor(number))
+      Fail(key, fmt::format("must hold integers, holds {}", number));
+    integers.push_back(static_cast<uint32_t>(number));
+  }
+  return integers;
+}
+
 std::vector<std::string> JsonKeys::Strings(std::string_view key, size_t count) const {
   const Json* list = Find(key);
   if (list == nullptr) Fail(key, "is missing");

@@ -47,6 +47,8 @@ class JsonKeys {
   std::string String(std::string_view key, std::optional<std::string> fallback = {}) const;
   // Numbers in [low, high]; the length must be `count`.
   std::vector<double> Numbers(std::string_view key, size_t count, double low, double high) const;
+  std::vector<uint32_t> Uints(std::string_view key, size_t count, uint32_t low,
+                              uint32_t high) const;
   std::vector<std::string> Strings(std::string_view key, size_t count) const;
   std::optional<JsonKeys> Object(std::string_view key) const;
 
