@@ -50,6 +50,7 @@ struct Product {
 // One FFN's part of the region that computes activation(gate x) * (up x).
 struct GateUp {
   Matrix gate, up;
+  const float *gate_bias, *up_bias;
   Input gate_input, up_input;
   size_t gate_first, up_first;  // entries of Impl::inputs
   size_t n;
@@ -92,6 +93,14 @@ void ForRuns(std::span<const uint32_t> rows, uint32_t begin, uint32_t end, const
       ++last;
     }
     run(first, last);
+  }
+}
+
+// Adds bias[first, last) to each of n rows that begin with output `first`.
+void AddBias(const float* bias, uint32_t first, uint32_t last, size_t n, float* const* y) {
+  if (bias == nullptr) return;
+  for (size_t i = 0; i < n; ++i) {
+    for (uint32_t row = first; row < last; ++row) y[i][row - first] += bias[row];
   }
 }
 
@@ -159,13 +168,13 @@ struct Compute::Impl {
 
   void RunProducts();
   void ProductChunk(const Product& p, const Chunk& chunk, const NextRows& next, int worker);
-  void GateUpChunk(const GateUp& job, GateFunction gate, const Chunk& chunk, const NextRows& next,
+  void GateUpChunk(const GateUp& job, const Gate& gate, const Chunk& chunk, const NextRows& next,
                    int worker);
   void AddInputs(size_t form, size_t n, const uint32_t* token_rows);
   size_t AddRows(const Matrix& w, Input input, const FfnShare& share, const float* x,
                  size_t x_rows);
   size_t AddGateUps(const float* x, size_t x_rows);
-  void RunFfns(GateFunction gate, const float* x, size_t x_rows, float* y);
+  void RunFfns(const Gate& gate, const float* x, size_t x_rows, float* y);
 };
 
 void Compute::Impl::ProductChunk(const Product& p, const Chunk& chunk, const NextRows& next,
@@ -176,10 +185,7 @@ void Compute::Impl::ProductChunk(const Product& p, const Chunk& chunk, const Nex
     ForRuns(p.rows, chunk.begin, chunk.end, [&](uint32_t first, uint32_t last) {
       for (size_t i = 0; i < count; ++i) y[i] = outputs[p.first + t + i] + first;
       ComputeRows(p.w, p.input, first, last, &inputs[p.first + t], count, y, Scratch(worker), next);
-      if (p.bias == nullptr) return;
-      for (size_t i = 0; i < count; ++i) {
-        for (uint32_t row = first; row < last; ++row) y[i][row - first] += p.bias[row];
-      }
+      AddBias(p.bias, first, last, count, y);
     });
   }
 }
@@ -200,7 +206,7 @@ void Compute::Impl::RunProducts() {
 }
 
 // The chunk's columns of the hidden rows, in the form that `down` wants.
-void Compute::Impl::GateUpChunk(const GateUp& job, GateFunction gate, const Chunk& chunk,
+void Compute::Impl::GateUpChunk(const GateUp& job, const Gate& gate, const Chunk& chunk,
                                 const NextRows& next, int worker) {
   const uint32_t begin = chunk.begin;
   const uint32_t end = chunk.end;
@@ -223,6 +229,8 @@ void Compute::Impl::GateUpChunk(const GateUp& job, GateFunction gate, const Chun
                   product_scratch, {&job.up, first});
       ComputeRows(job.up, job.up_input, first, last, &inputs[job.up_first + t], n, u,
                   product_scratch, next);
+      AddBias(job.gate_bias, first, last, n, g);
+      AddBias(job.up_bias, first, last, n, u);
     });
     for (size_t i = 0; i < n; ++i) {
       g[i] = g_rows + i * kMaxChunkRows;
@@ -269,6 +277,8 @@ size_t Compute::Impl::AddGateUps(const float* x, size_t x_rows) {
     GateUp job{};
     job.gate = ffn.gate;
     job.up = ffn.up;
+    job.gate_bias = ffn.gate_bias;
+    job.up_bias = ffn.up_bias;
     job.gate_input = InputOf(ffn.gate, activations);
     job.up_input = InputOf(ffn.up, activations);
     job.gate_first = AddRows(ffn.gate, job.gate_input, share, x, x_rows);  // forms, for now
@@ -304,7 +314,7 @@ size_t Compute::Impl::AddGateUps(const float* x, size_t x_rows) {
   return cols;
 }
 
-void Compute::Impl::RunFfns(GateFunction gate, const float* x, size_t x_rows, float* y) {
+void Compute::Impl::RunFfns(const Gate& gate, const float* x, size_t x_rows, float* y) {
   const size_t cols = AddGateUps(x, x_rows);
   NeedScratch(2 * kTokenBlock * kMaxChunkRows + ProductScratchFloats(cols));
   for (const GateUp& job : gate_ups) AddChunks(job.gate.rows, 2 * RowBytes(job.gate));
@@ -322,7 +332,7 @@ void Compute::Impl::RunFfns(GateFunction gate, const float* x, size_t x_rows, fl
     const FfnShare& share = shares[i];
     const GateUp& job = gate_ups[i];
     const Matrix& down = share.ffn->down;
-    products.push_back({down, job.hidden_input, nullptr, inputs.size(), share.n, {}});
+    products.push_back({down, job.hidden_input, share.ffn->down_bias, inputs.size(), share.n, {}});
     for (size_t t = 0; t < share.n; ++t) {
       inputs.push_back(job.hidden + t * job.hidden_row_bytes);
       outputs.push_back(y +
@@ -369,12 +379,12 @@ void Compute::Project(std::span<const Projection> projections, const float* x, s
   impl.RunProducts();
 }
 
-void Compute::Ffn(const FfnMatrices& ffn, GateFunction gate, const float* x, size_t n, float* y) {
+void Compute::Ffn(const FfnMatrices& ffn, const Gate& gate, const float* x, size_t n, float* y) {
   impl_->shares.assign(1, {&ffn, n, nullptr, nullptr});
   impl_->RunFfns(gate, x, n, y);
 }
 
-void Compute::RoutedFfn(std::span<const ExpertWork> work, GateFunction gate, const float* x,
+void Compute::RoutedFfn(std::span<const ExpertWork> work, const Gate& gate, const float* x,
                         size_t hidden, float* y) {
   (void)hidden;  // the experts' width
   impl_->shares.clear();

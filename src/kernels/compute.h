@@ -36,14 +36,36 @@ enum class Activations : uint8_t {
   kF32,   // weights dequantized to f32 in registers; matches the goldens
 };
 
-enum class GateFunction : uint8_t { kSilu, kGeluTanh };
+enum class GateFunction : uint8_t {
+  kSilu,
+  kGeluTanh,
+  kClampedSwiglu,  // of gpt-oss, see Gate
+};
 
-// down( gate_function(gate x) * (up x) )
+// What becomes of gate g and up u. kClampedSwiglu: with g at most `limit` and u within +-limit,
+// g * sigmoid(alpha * g) * (u + 1); the others: function(g) * u.
+struct Gate {
+  // Most functions need no more.
+  Gate(GateFunction of) : function(of) {}  // NOLINT(google-explicit-constructor)
+  Gate(GateFunction of, float its_alpha, float its_limit)
+      : function(of), alpha(its_alpha), limit(its_limit) {}
+
+  GateFunction function;
+  float alpha = 0.0f;
+  float limit = 0.0f;
+
+  bool operator==(const Gate&) const = default;
+};
+
+// down( Gate(gate x, up x) ), with biases of all three where they are not null.
 struct FfnMatrices {
   Matrix gate, up, down;
   // Neurons that are computed: rows of gate and up, columns of down, ascending. The result is that
   // of the others being zero after the gate. Empty = all of them. Must outlive the call.
   std::span<const uint32_t> live = {};
+  const float* gate_bias = nullptr;  // [gate.rows], as up_bias
+  const float* up_bias = nullptr;
+  const float* down_bias = nullptr;  // [down.rows]
 };
 
 // One product of a region: y[n, w.rows] = x[n, w.cols] * w^T (+ bias[w.rows] if not null).
@@ -78,11 +100,11 @@ class Compute {
   void Project(std::span<const Projection> projections, const float* x, size_t n, size_t x_stride);
 
   // y[n, down.rows] = FFN(x[n, gate.cols]); rows are contiguous.
-  void Ffn(const FfnMatrices& ffn, GateFunction gate, const float* x, size_t n, float* y);
+  void Ffn(const FfnMatrices& ffn, const Gate& gate, const float* x, size_t n, float* y);
 
   // Every expert's FFN over its token rows: y[out_row] = FFN_e(x[token_row]); y is overwritten in
   // those rows only. One parallel region per stage for all experts together.
-  void RoutedFfn(std::span<const ExpertWork> work, GateFunction gate, const float* x, size_t hidden,
+  void RoutedFfn(std::span<const ExpertWork> work, const Gate& gate, const float* x, size_t hidden,
                  float* y);
 
   // Row `row` of an embedding matrix as f32 into out[cols].

@@ -39,12 +39,17 @@ std::vector<float> ScalarProduct(const Matrix& w, Activations activations, const
   return y;
 }
 
-std::vector<float> ScalarFfn(const FfnMatrices& ffn, Activations activations, GateFunction gate,
+std::vector<float> ScalarFfn(const FfnMatrices& ffn, Activations activations, const Gate& gate,
                              const float* x) {
-  std::vector<float> g = ScalarProduct(ffn.gate, activations, x);
-  const std::vector<float> u = ScalarProduct(ffn.up, activations, x);
-  for (size_t i = 0; i < g.size(); ++i) g[i] = reference::Activate(gate, g[i]) * u[i];
-  return ScalarProduct(ffn.down, activations, g.data());
+  const auto product = [&](const Matrix& w, const float* bias, const float* input) {
+    std::vector<float> y = ScalarProduct(w, activations, input);
+    for (size_t i = 0; bias != nullptr && i < y.size(); ++i) y[i] += bias[i];
+    return y;
+  };
+  std::vector<float> g = product(ffn.gate, ffn.gate_bias, x);
+  const std::vector<float> u = product(ffn.up, ffn.up_bias, x);
+  for (size_t i = 0; i < g.size(); ++i) g[i] = reference::Activate(gate, g[i], u[i]);
+  return product(ffn.down, ffn.down_bias, g.data());
 }
 
 // Equal where the integer rule defines every bit, else near in f32.
@@ -134,7 +139,8 @@ void ExpectFfnRow(const float* got, const std::vector<float>& want, const std::s
 TEST_P(ComputeModes, FfnOfEveryDtype) {
   for (DType dtype : kDtypes) {
     for (DType down : {dtype, DType::kF16, DType::kQ8Row}) {
-      for (GateFunction gate : {GateFunction::kSilu, GateFunction::kGeluTanh}) {
+      for (const Gate& gate : {Gate(GateFunction::kSilu), Gate(GateFunction::kGeluTanh),
+                               Gate(GateFunction::kClampedSwiglu, 1.702f, 7.0f)}) {
         const StoredFfn ffn = MakeFfn(dtype, down, 96, 160, 20);
         const std::vector<float> x = RandomFloats(5 * 96, 6, 4.0f);
         std::vector<float> y(5 * 96);
@@ -143,6 +149,43 @@ TEST_P(ComputeModes, FfnOfEveryDtype) {
           ExpectFfnRow(&y[t * 96], ScalarFfn(ffn.matrices(), activations(), gate, &x[t * 96]),
                        std::string(DTypeName(dtype)));
         }
+      }
+    }
+  }
+}
+
+TEST_P(ComputeModes, FfnWithBiases) {
+  constexpr uint32_t kHidden = 96;
+  constexpr uint32_t kWidth = 320;  // more rows than are computed at once
+  const std::vector<float> gate_bias = RandomFloats(kWidth, 7, 3.0f);
+  const std::vector<float> up_bias = RandomFloats(kWidth, 8, 3.0f);
+  const std::vector<float> down_bias = RandomFloats(kHidden, 9, 3.0f);
+  const Gate gate(GateFunction::kClampedSwiglu, 1.702f, 2.5f);
+  for (DType dtype : {DType::kF32, DType::kQ8Row, DType::kQ4tp}) {
+    const StoredFfn stored = MakeFfn(dtype, dtype, kHidden, kWidth, 20);
+    const std::vector<float> x = RandomFloats(5 * kHidden, 6, 1.0f);
+    std::vector<float> plain(5 * kHidden);
+    compute_.Ffn(stored.matrices(), gate, x.data(), 5, plain.data());
+    // Each bias alone, then all.
+    for (uint32_t which = 1; which < 8; ++which) {
+      FfnMatrices ffn = stored.matrices();
+      if (which & 1) ffn.gate_bias = gate_bias.data();
+      if (which & 2) ffn.up_bias = up_bias.data();
+      if (which & 4) ffn.down_bias = down_bias.data();
+      std::vector<float> y(5 * kHidden);
+      compute_.Ffn(ffn, gate, x.data(), 5, y.data());
+      EXPECT_NE(y, plain) << which;
+      for (size_t t = 0; t < 5; ++t) {
+        ExpectFfnRow(&y[t * kHidden], ScalarFfn(ffn, activations(), gate, &x[t * kHidden]),
+                     std::string(DTypeName(dtype)));
+      }
+      // A step's rows in another order, as experts take them.
+      const std::vector<uint32_t> rows{4, 0, 2};
+      const ExpertWork work{ffn, rows, rows};
+      std::vector<float> routed(5 * kHidden);
+      compute_.RoutedFfn({&work, 1}, gate, x.data(), kHidden, routed.data());
+      for (const uint32_t row : rows) {
+        for (uint32_t i = row * kHidden; i < (row + 1) * kHidden; ++i) ASSERT_EQ(routed[i], y[i]);
       }
     }
   }

@@ -126,11 +126,29 @@ double Dot(const float* a, const float* b, size_t n) {
   return sum;
 }
 
-float Activate(GateFunction gate, float x) {
-  const double v = x;
-  if (gate == GateFunction::kSilu) return static_cast<float>(v / (1.0 + std::exp(-v)));
-  constexpr double kSqrt2OverPi = 0.79788456080286535588;
-  return static_cast<float>(0.5 * v * (1.0 + std::tanh(kSqrt2OverPi * (v + 0.044715 * v * v * v))));
+float Activate(const Gate& gate, float g, float u) {
+  double v = g;
+  double factor = u;
+  switch (gate.function) {
+    case GateFunction::kSilu:
+      v = v / (1.0 + std::exp(-v));
+      break;
+    case GateFunction::kGeluTanh: {
+      constexpr double kSqrt2OverPi = 0.79788456080286535588;
+      v = 0.5 * v * (1.0 + std::tanh(kSqrt2OverPi * (v + 0.044715 * v * v * v)));
+      break;
+    }
+    case GateFunction::kClampedSwiglu: {
+      const double limit = gate.limit;
+      if (v > limit) v = limit;
+      if (factor > limit) factor = limit;
+      if (factor < -limit) factor = -limit;
+      v = v / (1.0 + std::exp(-double{gate.alpha} * v));
+      factor += 1.0;
+      break;
+    }
+  }
+  return static_cast<float>(static_cast<float>(v) * factor);
 }
 
 void RmsNorm(const float* x, const float* w, float w_offset, float eps, size_t n, float* out) {
@@ -179,8 +197,8 @@ void AddScaled(float* y, const float* x, float scale, size_t n) {
   for (size_t i = 0; i < n; ++i) y[i] = std::fma(scale, x[i], y[i]);
 }
 
-void GateTimesUp(GateFunction function, float* gate, const float* up, size_t n) {
-  for (size_t i = 0; i < n; ++i) gate[i] = Activate(function, gate[i]) * up[i];
+void GateTimesUp(const Gate& function, float* gate, const float* up, size_t n) {
+  for (size_t i = 0; i < n; ++i) gate[i] = Activate(function, gate[i], up[i]);
 }
 
 void TimesGate(OutputGate function, float* x, const float* gate, size_t n) {

@@ -18,7 +18,7 @@ void DecodeRows(const Matrix& matrix, uint32_t row_begin, uint32_t row_end, floa
 // Sum of a[i] * b[i], accumulated in double: the yardstick of the f32 kernels.
 double Dot(const float* a, const float* b, size_t n);
 
-float Activate(GateFunction gate, float x);
+float Activate(const Gate& gate, float g, float u);
 
 // As in vector_ops.h.
 void RmsNorm(const float* x, const float* w, float w_offset, float eps, size_t n, float* out);
@@ -26,7 +26,7 @@ void ApplyRope(float* head, const float* cos, const float* sin, size_t n_pairs, 
 void Softmax(float* x, size_t n);
 void SoftCap(float* x, float cap, size_t n);
 void AddScaled(float* y, const float* x, float scale, size_t n);
-void GateTimesUp(GateFunction function, float* gate, const float* up, size_t n);
+void GateTimesUp(const Gate& function, float* gate, const float* up, size_t n);
 void TimesGate(OutputGate function, float* x, const float* gate, size_t n);
 
 // As in attention.h.

@@ -173,9 +173,26 @@ HWY_INLINE VF TimesSigmoid(VF v, VF u) {
   return hn::Div(v, hn::Add(hn::Set(d, 1.0f), e));
 }
 
-void GateTimesUpImpl(GateFunction function, float* gate, const float* up, size_t n) {
+void ClampedSwiglu(const Gate& function, float* gate, const float* up, size_t n) {
   const DF d;
-  if (function == GateFunction::kSilu) {
+  const VF alpha = hn::Set(d, function.alpha);
+  const VF high = hn::Set(d, function.limit);
+  const VF low = hn::Neg(high);
+  ForVectors(gate, n, [&](VF v, size_t i, size_t count) {
+    // Comparisons that are false for a NaN leave it.
+    const VF g = hn::IfThenElse(hn::Gt(v, high), high, v);
+    VF u = Other(up, i, count);
+    u = hn::IfThenElse(hn::Gt(u, high), high, hn::IfThenElse(hn::Lt(u, low), low, u));
+    return hn::Mul(TimesSigmoid(g, hn::Mul(alpha, g)), hn::Add(u, hn::Set(d, 1.0f)));
+  });
+}
+
+void GateTimesUpImpl(const Gate& function, float* gate, const float* up, size_t n) {
+  const DF d;
+  if (function.function == GateFunction::kClampedSwiglu) {
+    return ClampedSwiglu(function, gate, up, n);
+  }
+  if (function.function == GateFunction::kSilu) {
     ForVectors(gate, n, [&](VF v, size_t i, size_t count) {
       return hn::Mul(TimesSigmoid(v, v), Other(up, i, count));
     });
@@ -252,7 +269,7 @@ float Dot(const float* a, const float* b, size_t n) {
   return HWY_DYNAMIC_DISPATCH(DotImpl)(a, b, n);
 }
 
-void GateTimesUp(GateFunction function, float* gate, const float* up, size_t n) {
+void GateTimesUp(const Gate& function, float* gate, const float* up, size_t n) {
   if (ActiveIsa() == Isa::kScalar) return reference::GateTimesUp(function, gate, up, n);
   HWY_DYNAMIC_DISPATCH(GateTimesUpImpl)(function, gate, up, n);
 }

@@ -30,8 +30,8 @@ void AddScaled(float* y, const float* x, float scale, size_t n);
 // The sum of a[i] * b[i].
 float Dot(const float* a, const float* b, size_t n);
 
-// gate[i] = gate_function(gate[i]) * up[i]
-void GateTimesUp(GateFunction function, float* gate, const float* up, size_t n);
+// gate[i] = what `function` makes of gate[i] and up[i].
+void GateTimesUp(const Gate& function, float* gate, const float* up, size_t n);
 
 // What an attention layer's output is multiplied by, of its gate's value.
 enum class OutputGate : uint8_t { kSigmoid, kSoftplus };

@@ -124,7 +124,8 @@ TEST(VectorOps, AddScaledMatchesScalar) {
 }
 
 TEST(VectorOps, GateTimesUpMatchesScalar) {
-  for (GateFunction function : {GateFunction::kSilu, GateFunction::kGeluTanh}) {
+  for (const Gate& function : {Gate(GateFunction::kSilu), Gate(GateFunction::kGeluTanh),
+                               Gate(GateFunction::kClampedSwiglu, 1.702f, 1.5f)}) {
     for (size_t n : kSizes) {
       for (float scale : {0.01f, 1.0f, 20.0f}) {
         const std::vector<float> up = Random(n, 9);
@@ -197,6 +198,24 @@ TEST(VectorOps, TimesGateOfExtremes) {
     EXPECT_TRUE(std::isnan(result[6]));
     EXPECT_TRUE(std::isnan(result[7]));
   }
+}
+
+TEST(VectorOps, ClampedSwigluOfExtremes) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> gate = {9.0f, 9.0f, 2.0f, 2.0f, -1e4f, 0.0f, nan, 1.0f, inf};
+  const std::vector<float> up = {9.0f, -9.0f, -1.0f, 3.0f, 3.0f, 3.0f, 1.0f, nan, inf};
+  GateTimesUp({GateFunction::kClampedSwiglu, 2.0f, 7.0f}, gate.data(), up.data(), gate.size());
+  const auto swish = [](float x) { return x / (1.0f + std::exp(-2.0f * x)); };
+  EXPECT_FLOAT_EQ(gate[0], swish(7.0f) * 8.0f);
+  EXPECT_FLOAT_EQ(gate[1], swish(7.0f) * -6.0f);
+  EXPECT_EQ(gate[2], 0.0f);
+  EXPECT_FLOAT_EQ(gate[3], swish(2.0f) * 4.0f);
+  EXPECT_NEAR(gate[4], 0.0f, 1e-30f);
+  EXPECT_EQ(gate[5], 0.0f);
+  EXPECT_TRUE(std::isnan(gate[6]));
+  EXPECT_TRUE(std::isnan(gate[7]));
+  EXPECT_FLOAT_EQ(gate[8], swish(7.0f) * 8.0f);
 }
 
 TEST(VectorOps, SoftCapOfExtremes) {

@@ -120,7 +120,7 @@ struct ModelConfig {
   float rms_norm_eps = 1e-6f;
   float norm_weight_offset = 0.0f;  // 1 for Gemma's (1 + w)
   bool tie_word_embeddings = false;
-  kernels::GateFunction gate_function = kernels::GateFunction::kSilu;
+  kernels::Gate gate_function = kernels::GateFunction::kSilu;
   float embed_multiplier = 1.0f;
   float residual_multiplier = 1.0f;  // on both residual additions (Granite)
   float attention_scale = 0.0f;      // multiplies q.k; resolved, e.g. head_dim^-1/2
