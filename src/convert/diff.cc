@@ -6,6 +6,7 @@
 
 #include "base/hash64.h"
 #include "formats/cmf/cmf_file.h"
+#include "formats/made_bytes.h"
 #include "model/canonical.h"
 #include "model/config.h"
 #include "platform/mapped_pages.h"
@@ -49,6 +50,7 @@ std::string BitsHash(const formats::cmf::TaskMask& mask) {
 }
 
 Json DescribeTensor(const TensorView& tensor) {
+  const formats::HeldBytes held(tensor);
   const uint64_t hash = tensor.hash != 0 ? tensor.hash : HashBytes(tensor.bytes);
   return {{"dtype", DTypeName(tensor.dtype)},
           {"shape", tensor.shape},

@@ -4,12 +4,14 @@
 #include <cmath>
 
 #include "base/f16.h"
+#include "formats/made_bytes.h"
 
 namespace moewe::convert {
 namespace {
 
 // Whether f16 has every value of a tensor: exactly, or at least within its range.
 bool FitsF16(const formats::TensorView& tensor, bool exact) {
+  const formats::HeldBytes held(tensor);
   const std::vector<float> values =
       quant::Decode(tensor.dtype, tensor.bytes, tensor.matrix(), {"", tensor.name, {}});
   return std::all_of(values.begin(), values.end(), [exact](float value) {
@@ -50,8 +52,8 @@ DType ChooseDType(const formats::TensorView& tensor, DType quant) {
   const std::string_view name = tensor.name;
   if (IsSmall(tensor) || name.ends_with("mlp.gate.weight") ||
       name.ends_with("shared_expert_gate.weight")) {
-    const bool sensitive =
-        name.ends_with("expert_bias") || name.ends_with("A_log") || name.ends_with("dt_bias");
+    const bool sensitive = name.ends_with("expert_bias") || name.ends_with("mlp.gate.bias") ||
+                           name.ends_with("A_log") || name.ends_with("dt_bias");
     return FitsF16(tensor, /*exact=*/sensitive) ? DType::kF16 : DType::kF32;
   }
   return HeldDType(tensor, quant);

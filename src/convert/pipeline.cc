@@ -4,10 +4,12 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "formats/made_bytes.h"
 #include "model/weights.h"
 #include "moewe/error.h"
 #include "platform/mapped_pages.h"
@@ -22,6 +24,7 @@ struct Job {
   size_t index = 0;
   std::vector<uint8_t> encoded;
   Bytes copied;
+  std::optional<formats::HeldBytes> held;  // of what is copied
   Bytes bytes() const { return encoded.empty() ? copied : Bytes(encoded); }
 };
 
@@ -119,6 +122,7 @@ void WriteTensors(const formats::Checkpoint& source, const ConvertPlan& plan,
       Job job;
       job.index = i;
       if (planned.copied()) {
+        job.held.emplace(tensor);
         job.copied = tensor.bytes;
       } else {
         job.encoded = encoder.Encode(i);

@@ -28,6 +28,7 @@ std::tuple<int, uint32_t, int, uint32_t> OrderKey(std::string_view name) {
   if (!layer) return {4, 0, 0, 0};
   const auto expert = model::EatNumbered(&name, ".mlp.experts.");
   if (!expert) return {1, *layer, 0, 0};
+  if (name.ends_with(".bias")) return {1, *layer, 0, 0};  // an expert's matrices lie together
   const int role = name.starts_with(".gate_proj") ? 1 : name.starts_with(".up_proj") ? 2 : 3;
   return {1, *layer, role, *expert};
 }
@@ -212,7 +213,10 @@ SourceTensors ListSource(const formats::Checkpoint& source) {
   listed.warnings = listed.config->warnings.list;
   listed.tensors = model::CanonicalTensors(source, *listed.config, &listed.warnings);
   // What could not run would only be found out after the work.
-  model::BindWeights(source, *listed.config, model::TensorHashes::kIgnore);
+  // Float values can't be wrong, and those of a whole model are not made at once.
+  const bool floats = source.kind() == formats::CheckpointKind::kHuggingFace;
+  model::BindWeights(source, *listed.config, model::TensorHashes::kIgnore,
+                     floats ? model::BytesToRead::kNone : model::BytesToRead::kAll);
   std::stable_sort(
       listed.tensors.begin(), listed.tensors.end(),
       [](const TensorView& a, const TensorView& b) { return OrderKey(a.name) < OrderKey(b.name); });

@@ -15,6 +15,7 @@
 #include "convert/skill_graft.h"
 #include "engine/score.h"
 #include "formats/cmf/skills.h"
+#include "formats/made_bytes.h"
 #include "model/checkpoint_view.h"
 #include "model/weights.h"
 #include "moewe/error.h"
@@ -181,6 +182,7 @@ class Adder {
       const TensorView& donor = candidate.donor;
       const Where where{donor_.files()[donor.file_index], fmt::format("tensor '{}'", donor.name),
                         donor.file_offset};
+      const formats::HeldBytes held(donor);
       model::VerifyTensor(donor_, donor);
       model::VerifyTensor(file_, candidate.backbone);
       const double change = RelativeChange(candidate, options_.min_delta, pool_, where);

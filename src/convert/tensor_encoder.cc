@@ -4,6 +4,7 @@
 
 #include "convert/encode.h"
 #include "convert/range_check.h"
+#include "formats/made_bytes.h"
 
 namespace moewe::convert {
 
@@ -40,6 +41,7 @@ quant::EncodeOptions TensorEncoder::OptionsOf(size_t index) {
 std::vector<uint8_t> TensorEncoder::Encode(size_t index) {
   const PlannedTensor& planned = plan_.tensors[index];
   const Where where = WhereOf(index);
+  const formats::HeldBytes held(planned.source);
   if (planned.gathered()) return Gather(planned.source, planned.selection, where).value();
   std::vector<uint8_t> encoded = EncodeTensor(planned.source, planned.dtype, OptionsOf(index),
                                               pool_, where, planned.selection);
@@ -51,6 +53,7 @@ uint64_t TensorEncoder::Size(size_t index) {
   const PlannedTensor& planned = plan_.tensors[index];
   if (planned.nbytes) return *planned.nbytes;
   const Where where = WhereOf(index);
+  const formats::HeldBytes held(planned.source);
   if (planned.gathered()) return Gather(planned.source, planned.selection, where)->size();
   return EncodedSize(planned.source, planned.dtype, OptionsOf(index), pool_, where,
                      planned.selection);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "formats/made_bytes.h"
 #include "model/name_parts.h"
 #include "quant/vbit.h"
 
@@ -139,6 +140,7 @@ void VbitBudget::Allocate(Family* family) {
 }
 
 std::vector<float> VbitBudget::Amplitudes(const formats::TensorView& tensor) {
+  const formats::HeldBytes held(tensor);
   const quant::Codec* codec = quant::FindCodec(tensor.dtype);
   const quant::MatrixShape shape = tensor.matrix();
   codec->validate(tensor.bytes, shape, {"", tensor.name, {}});

@@ -22,6 +22,8 @@ namespace moewe::formats {
 // TensorView::file_offset of bytes that lie in memory only (put together, computed).
 inline constexpr uint64_t kNotInFile = UINT64_MAX;
 
+class MadeBytes;
+
 // One tensor where it lies. Cheap to copy; `bytes` points into the mapping of the checkpoint that
 // it came from and lives as long as that does.
 struct TensorView {
@@ -32,6 +34,9 @@ struct TensorView {
   uint32_t file_index = 0;      // into Checkpoint::files()
   uint64_t file_offset = 0;     // of bytes, from the start of that file; or kNotInFile
   uint64_t hash = 0;            // stored hash64; 0 = not protected
+  // Of bytes that are made where they are used: who reads them has a HeldBytes
+  // (formats/made_bytes.h). Null = they are there.
+  std::shared_ptr<MadeBytes> made;
 
   quant::MatrixShape matrix() const { return quant::AsMatrix(shape).value(); }
 };

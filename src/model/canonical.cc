@@ -11,6 +11,7 @@
 #include "model/config_limits.h"
 #include "model/layer_roles.h"
 #include "model/name_parts.h"
+#include "model/packed_experts.h"
 
 namespace moewe::model {
 namespace {
@@ -25,7 +26,9 @@ std::string Renamed(std::string_view role) {
       role == "mlp.experts.e_score_correction_bias") {
     return std::string(roles::kExpertBias);
   }
-  if (role == "mlp.router.layer.weight") return std::string(roles::kRouter);
+  if (role == "mlp.router.bias") return std::string(roles::kRouterBias);
+  if (role == "mlp.router.weight" || role == "mlp.router.layer.weight")
+    return std::string(roles::kRouter);
   std::string_view rest = role;
   if (Eat(&rest, "mlp.shared_experts."))
     return std::string(roles::kSharedExpert) + std::string(rest);
@@ -136,10 +139,20 @@ class Mapper {
            });
   }
 
+  // gpt-oss keeps experts in layouts of its own.
+  bool OwnExpertLayouts() const {
+    return config_.gate_function.function == kernels::GateFunction::kClampedSwiglu;
+  }
+
+  bool IsPackedExperts(std::string_view name) const {
+    return OwnExpertLayouts() && name.find(".mlp.experts.") != name.npos &&
+           (name.ends_with("_proj_blocks") || name.ends_with("_proj_scales"));
+  }
+
   void FromHuggingFace(const TensorView& tensor) {
     std::string_view name = tensor.name;
     if (SkipForeignPart(name)) return;
-    if (IsForeignQuantization(tensor)) {
+    if (IsForeignQuantization(tensor) && !IsPackedExperts(name)) {
       Fail(ErrorCode::kUnsupported, tensor,
            "belongs to weights quantized in a way that moewe cannot read: use the original "
            "checkpoint");
@@ -245,6 +258,8 @@ class Mapper {
       return SplitQkv(tensor, prefix, role);
     }
     if (role == "mlp.gate_up_proj.weight") return SplitGateUp(tensor, prefix + "mlp.");
+    std::string_view own = role;
+    if (OwnExpertLayouts() && Eat(&own, "mlp.experts.") && AddOwnBank(tensor, prefix, own)) return;
     std::string_view bank = role;
     if (bank.ends_with(".weight")) bank.remove_suffix(7);
     if (bank == "mlp.experts.gate_up_proj" || bank == "mlp.input_linear") {
@@ -337,6 +352,72 @@ class Mapper {
         Add(matrix, expert + "down_proj.weight");
       }
     }
+  }
+
+  // A bank of gpt-oss: rows of gate and up take turns; matrices are stored by input, or packed with
+  // their scales beside them. False for what is no such bank.
+  bool AddOwnBank(const TensorView& tensor, const std::string& prefix, std::string_view role) {
+    const bool gate_up = Eat(&role, "gate_up_proj");
+    if (!gate_up && !Eat(&role, "down_proj")) return false;
+    const TensorView* scales = nullptr;
+    if (role == "_blocks") {
+      scales = &ScalesOf(tensor);
+    } else if (role == "_scales") {
+      if (checkpoint_.Find(Sibling(tensor, "_blocks")) != nullptr) return true;  // comes with them
+      Fail(ErrorCode::kMissingTensor, tensor, "has no blocks beside it");
+    } else if (role.empty() || role == "_bias") {
+      RequireSplittable(tensor, role.empty() ? 3 : 2);
+    } else {
+      return false;
+    }
+    const uint64_t experts = tensor.shape[0];
+    const uint64_t rows = scales != nullptr ? tensor.shape[1] : tensor.shape.back();
+    if (experts > kMaxExperts) Fail(ErrorCode::kParse, tensor, "has too many experts");
+    if (gate_up && rows % 2 != 0) {
+      Fail(ErrorCode::kParse, tensor, "must have as many rows of gate as of up");
+    }
+    for (uint64_t e = 0; e < experts; ++e) {
+      const auto bias = [&] {
+        TensorView view = Rows(tensor, e, 1);
+        view.shape.erase(view.shape.begin());
+        return view;
+      };
+      const auto add = [&](std::string_view projection, RowsInTurn turn) {
+        TensorView view = scales != nullptr ? UnpackedRows(tensor, *scales, e, turn,
+                                                           checkpoint_.files()[scales->file_index])
+                          : role == "_bias" ? gate_up ? EntriesInTurn(tensor, e, turn) : bias()
+                                            : TransposedRows(tensor, e, turn);
+        Add(std::move(view), fmt::format("{}{}{}.{}.{}", prefix, roles::kExperts, e, projection,
+                                         role == "_bias" ? "bias" : "weight"));
+      };
+      if (gate_up) {
+        add("gate_proj", {0, 2});
+        add("up_proj", {1, 2});
+      } else {
+        add("down_proj", {});
+      }
+    }
+    return true;
+  }
+
+  // The name with another ending behind "_proj".
+  static std::string Sibling(const TensorView& tensor, std::string_view ending) {
+    return tensor.name.substr(0, tensor.name.rfind('_')).append(ending);
+  }
+
+  // Of packed blocks, checked against them.
+  const TensorView& ScalesOf(const TensorView& blocks) const {
+    const TensorView* scales = checkpoint_.Find(Sibling(blocks, "_scales"));
+    if (scales == nullptr) Fail(ErrorCode::kMissingTensor, blocks, "has no scales beside it");
+    const auto is_u8 = [](const TensorView& tensor) { return tensor.dtype == DType::kU8; };
+    std::vector<uint64_t> shape = scales->shape;
+    shape.push_back(kMxfp4Group / 2);
+    const bool empty = std::find(shape.begin(), shape.end(), 0u) != shape.end();
+    if (shape.size() != 4 || empty || shape != blocks.shape || !is_u8(blocks) || !is_u8(*scales)) {
+      Fail(ErrorCode::kParse, blocks,
+           "must be bytes [experts, rows, groups, 16], and its scales [experts, rows, groups]");
+    }
+    return *scales;
   }
 
   void Add(TensorView view, std::string name) {

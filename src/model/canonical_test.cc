@@ -29,6 +29,7 @@ struct Has {
   bool expert_bias = false;
   bool shared_gate = false;
   bool head_gates = false;
+  bool own_experts = false;  // biases of everything, sinks
 };
 const std::map<std::string, Has> kHas = {
     {"qwen2", {.qkv_bias = true}},
@@ -42,6 +43,7 @@ const std::map<std::string, Has> kHas = {
     {"minimax_m2", {.qk_norm = true, .whole_qk_norm = true, .expert_bias = true}},
     {"ernie4_5_moe", {.expert_bias = true}},
     {"deepseek_v3", {.expert_bias = true}},
+    {"gpt_oss", {.qkv_bias = true, .own_experts = true}},
     {"laguna", {.qk_norm = true, .expert_bias = true, .head_gates = true}},
 };
 
@@ -116,6 +118,17 @@ Shapes Expected(const std::string& family, const Json& json, const ModelConfig& 
     if (has.qk_norm) {
       shapes[p + "self_attn.q_norm.weight"] = {has.whole_qk_norm ? q : layer.head_dim};
       shapes[p + "self_attn.k_norm.weight"] = {has.whole_qk_norm ? kv : layer.head_dim};
+    }
+    if (has.own_experts) {
+      shapes[p + "self_attn.o_proj.bias"] = {hidden};
+      shapes[p + "self_attn.sinks"] = {layer.num_heads};
+      shapes[p + "mlp.gate.bias"] = {config.moe.num_experts};
+      for (uint32_t e = 0; e < config.moe.num_experts; ++e) {
+        const std::string expert = p + "mlp.experts." + std::to_string(e) + ".";
+        shapes[expert + "gate_proj.bias"] = {config.moe.intermediate_size};
+        shapes[expert + "up_proj.bias"] = {config.moe.intermediate_size};
+        shapes[expert + "down_proj.bias"] = {hidden};
+      }
     }
     if (has.head_gates) shapes[p + "self_attn.g_proj.weight"] = {layer.num_heads, hidden};
     if (IsDense(json, config, i)) {

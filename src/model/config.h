@@ -19,13 +19,13 @@
 
 namespace moewe::model {
 
-// YaRN (Peng et al. 2023, arXiv 2309.00071) as CMF section 2 spells it; correction range rounded
-// outwards.
+// YaRN (Peng et al. 2023, arXiv 2309.00071) as CMF section 2 spells it.
 struct YarnScaling {
   double factor = 1.0;
   uint32_t original_max_positions = 0;
   double beta_fast = 32.0;
   double beta_slow = 1.0;
+  bool truncate = true;  // the correction range is rounded outwards to whole channels
 
   bool operator==(const YarnScaling&) const = default;
 };

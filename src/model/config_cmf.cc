@@ -80,6 +80,9 @@ constexpr std::array<std::string_view, 14> kUnsupportedKeys = {
     "v_head_dim",           "no_rope_layers",
     "attention_sink",       "qk_norm_after_rope"};
 
+// A hidden_act of our own, which other readers refuse, and the object with its numbers.
+constexpr const char* kClampedSwiglu = "clamped_swiglu";
+
 bool IsOff(const Json& value) {
   return (value.is_boolean() && !value.get<bool>()) ||
          (value.is_number() && value.get<double>() == 0.0) ||
@@ -99,6 +102,29 @@ void RefuseUnsupported(const JsonKeys& arch) {
   }
 }
 
+kernels::Gate ReadGate(const JsonKeys& arch) {
+  const std::string act = arch.String("hidden_act", "silu");
+  if (act == "silu") return kernels::GateFunction::kSilu;
+  if (act == "gelu_tanh") return kernels::GateFunction::kGeluTanh;
+  if (act != kClampedSwiglu) {
+    arch.Unsupported("hidden_act", fmt::format("'{}' is not supported yet", act));
+  }
+  const std::optional<JsonKeys> block = arch.Object("moewe");
+  const std::optional<JsonKeys> keys = block ? block->Object(kClampedSwiglu) : std::nullopt;
+  if (!keys) arch.Fail("hidden_act", "needs moewe.clamped_swiglu, which is missing");
+  return {kernels::GateFunction::kClampedSwiglu,
+          static_cast<float>(keys->Number("alpha", -kMaxMultiplier, kMaxMultiplier)),
+          static_cast<float>(keys->Number("limit", 0.0, kMaxMultiplier))};
+}
+
+void WriteGate(const kernels::Gate& gate, Json* arch, Json* moewe) {
+  if (gate == kernels::GateFunction::kGeluTanh) (*arch)["hidden_act"] = "gelu_tanh";
+  if (gate.function != kernels::GateFunction::kClampedSwiglu) return;
+  (*arch)["hidden_act"] = kClampedSwiglu;
+  (*moewe)[kClampedSwiglu] = {{"alpha", ShortestDecimal(gate.alpha)},
+                              {"limit", ShortestDecimal(gate.limit)}};
+}
+
 void ReadSizes(const JsonKeys& arch, ModelConfig* config) {
   config->arch_name = arch.String("arch_name");
   config->hidden_size = arch.Uint("hidden_size", 1, kMaxHidden);
@@ -115,12 +141,7 @@ void ReadSizes(const JsonKeys& arch, ModelConfig* config) {
     arch.Fail("norm_style", fmt::format("must be qwen or gemma, is '{}'", style));
   }
   config->norm_weight_offset = style == "gemma" ? 1.0f : 0.0f;
-  const std::string act = arch.String("hidden_act", "silu");
-  if (act == "gelu_tanh") {
-    config->gate_function = kernels::GateFunction::kGeluTanh;
-  } else if (act != "silu") {
-    arch.Unsupported("hidden_act", fmt::format("'{}' is not supported yet", act));
-  }
+  config->gate_function = ReadGate(arch);
 }
 
 // layer_types tags where one of them slides; else sliding_window_pattern.
@@ -339,7 +360,7 @@ Json ToCmfArch(const ModelConfig& config) {
   arch["max_position_embeddings"] = config.max_position_embeddings;
   WriteLayers(config, &arch, &moewe);
   if (first.mixer == MixerKind::kMla) arch["mla"] = MlaToCmf(config.mla);
-  if (config.gate_function == kernels::GateFunction::kGeluTanh) arch["hidden_act"] = "gelu_tanh";
+  WriteGate(config.gate_function, &arch, &moewe);
   const auto write = [&](const char* key, float value, float absent) {
     if (value != absent) arch[key] = ShortestDecimal(value);
   };

@@ -19,6 +19,11 @@ using Json = nlohmann::ordered_json;
 void RefuseQuantizedWeights(const JsonKeys& keys) {
   for (const char* key : {"quantization_config", "compression_config"}) {
     if (const auto quant = keys.Object(key)) {
+      // gpt-oss is published so, and its experts are unpacked.
+      if (keys.String("model_type", "") == "gpt_oss" &&
+          quant->String("quant_method", "") == "mxfp4") {
+        continue;
+      }
       keys.Unsupported(
           key,
           fmt::format("holds weights quantized by '{}', which moewe cannot read: use the original "
@@ -91,10 +96,15 @@ void RefuseUnsupportedOptions(const JsonKeys& keys, const FamilyRow& family) {
   }
 }
 
-kernels::GateFunction ReadGateFunction(const JsonKeys& keys, const FamilyRow& family) {
+kernels::Gate ReadGateFunction(const JsonKeys& keys, const FamilyRow& family) {
   const std::string_view key =
       family.gemma && keys.Has("hidden_activation") ? "hidden_activation" : "hidden_act";
   const std::string name = keys.String(key, family.gemma ? "gelu_pytorch_tanh" : "silu");
+  if (family.clamped_swiglu && name == "silu") {
+    return {kernels::GateFunction::kClampedSwiglu,
+            static_cast<float>(keys.Number("swiglu_alpha", -kMaxMultiplier, kMaxMultiplier, 1.702)),
+            static_cast<float>(keys.Number("swiglu_limit", 0.0, kMaxMultiplier, 7.0))};
+  }
   if (name == "silu" || name == "swish") return kernels::GateFunction::kSilu;
   if (name == "gelu_pytorch_tanh" || name == "gelu_new") return kernels::GateFunction::kGeluTanh;
   // The first Gemma files say gelu and mean its tanh form.
@@ -276,6 +286,11 @@ void ReadRopes(const JsonKeys& keys, const FamilyRow& family, const LayerConfig&
   const auto of_kind = [&](const char* kind) {
     return by_kind ? modern->Object(kind) : std::optional<JsonKeys>{};
   };
+  static const Json kGptOss = {{"rope_type", "yarn"},
+                               {"factor", 32.0},
+                               {"truncate", false},
+                               {"original_max_position_embeddings", 4096}};
+  if (!flat && !by_kind && family.name == "gpt_oss") flat = JsonKeys(kGptOss, "", "");
   const std::optional<JsonKeys> full = of_kind("full_attention");
   // Where each kind has parameters, they say all.
   if (by_kind && !keys.Has("partial_rotary_factor")) defaults.partial_rotary_factor = 1.0;

@@ -414,12 +414,31 @@ constexpr std::array kFamilies = {
               .needs =
                   "GQA, heads by layer, output gates, q/k norms, sliding layers with their own "
                   "rope; sigmoid router with bias and scaling, shared expert"},
+    FamilyRow{
+        .name = "gpt_oss",
+        .vocab_size = 201088,
+        .hidden_size = 2880,
+        .intermediate_size = 2880,
+        .num_layers = 36,
+        .num_heads = 64,
+        .num_kv_heads = 8,
+        .head_dim = 64,
+        .max_positions = 131072,
+        .rms_norm_eps = 1e-5,
+        .rope_theta = 1.5e5,
+        .tied = false,
+        .window = WindowRule::kEven,
+        .window_size = 128,
+        .clamped_swiglu = true,
+        .moe = {.experts_key = "num_local_experts", .experts = 128, .top_k = 4, .own_width = false},
+        .needs = "GQA, sinks, biases everywhere, alternating sliding window; clamped gates; "
+                 "softmax router over the chosen; rope: yarn; MXFP4 is unpacked"},
 };
 
-constexpr std::array<std::string_view, 12> kPlanned = {
-    "bailing_hybrid",   "deepseek_v32", "gpt_oss",         "kimi_linear",
-    "lfm2_moe",         "qwen3_5",      "qwen3_5_moe",     "qwen3_5_text",
-    "qwen3_5_moe_text", "qwen3_next",   "qwen3_next_text", "minimax"};
+constexpr std::array<std::string_view, 11> kPlanned = {
+    "bailing_hybrid", "deepseek_v32",    "kimi_linear",  "lfm2_moe",
+    "qwen3_5",        "qwen3_5_moe",     "qwen3_5_text", "qwen3_5_moe_text",
+    "qwen3_next",     "qwen3_next_text", "minimax"};
 
 }  // namespace
 

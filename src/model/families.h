@@ -21,7 +21,7 @@ enum class WindowRule : uint8_t {
   kFromLayer,     // use_sliding_window and i >= max_window_layers (Qwen2, Qwen3)
   kEvenBelow,     // use_sliding_window, i even and i < max_window_layers (Qwen2-MoE)
   kAllIfEnabled,  // use_sliding_window: every layer (Qwen3-MoE)
-  kEven,          // even layers (Gemma 2)
+  kEven,          // even layers (Gemma 2, gpt-oss)
   kPattern,       // all but every sliding_window_pattern-th (Gemma 3)
   kListed,        // those that layer_types lists, none without it (Laguna)
 };
@@ -75,8 +75,9 @@ struct FamilyRow {
   // Sliding layers have a rope of their own, of this theta; 0 = the same everywhere.
   double local_rope_theta = 0.0;
   bool rope_interleaved = false;
-  bool mla = false;    // multi-head latent attention
-  bool loops = false;  // num_loops, skip_loop_final_norm
+  bool mla = false;             // multi-head latent attention
+  bool loops = false;           // num_loops, skip_loop_final_norm
+  bool clamped_swiglu = false;  // swiglu_alpha, swiglu_limit
   MoeRow moe = {};
   std::string_view needs = "";  // what its math needs, for `moewe families`
 };

@@ -70,8 +70,9 @@ void MoeBlock::ChooseFor(const Step& step, const float* x, float* shared_gate, u
   const size_t n = step.rows.size();
   const size_t experts = weights_.experts.size();
   float* logits = scratch_.logits.Need(n * experts);
+  const float* router_bias = weights_.router_bias.empty() ? nullptr : weights_.router_bias.data();
   const std::array<kernels::Projection, 2> projections{{
-      {weights_.router, nullptr, logits, experts, routable_},
+      {weights_.router, router_bias, logits, experts, routable_},
       {weights_.shared_gate, nullptr, shared_gate, 1},
   }};
   const bool gated = shared_gate != nullptr && !weights_.shared_gate.empty();

@@ -101,7 +101,8 @@ INSTANTIATE_TEST_SUITE_P(All, FamilyGolden,
                                          "olmoe", "qwen2_moe", "qwen3_moe", "gemma", "gemma2",
                                          "gemma3", "granitemoe", "glm4_moe", "minimax_m2",
                                          "ernie4_5_moe", "deepseek_v2", "deepseek_v2_lite",
-                                         "deepseek_v3", "laguna", "looped", "looped_nonorm"),
+                                         "deepseek_v3", "gpt_oss", "laguna", "looped",
+                                         "looped_nonorm"),
                          [](const auto& test) { return std::string(test.param); });
 
 class FileGolden : public testing::TestWithParam<const char*> {};

@@ -34,6 +34,7 @@ inline constexpr std::string_view kKvDown = "self_attn.kv_a_proj_with_mqa.weight
 inline constexpr std::string_view kKvDownNorm = "self_attn.kv_a_layernorm.weight";
 inline constexpr std::string_view kKvUp = "self_attn.kv_b_proj.weight";
 inline constexpr std::string_view kRouter = "mlp.gate.weight";
+inline constexpr std::string_view kRouterBias = "mlp.gate.bias";
 inline constexpr std::string_view kExpertBias = "mlp.expert_bias";
 inline constexpr std::string_view kSharedExpertGate = "mlp.shared_expert_gate.weight";
 
@@ -44,32 +45,24 @@ inline constexpr std::string_view kExperts = "mlp.experts.";
 inline constexpr std::string_view kGate = "gate_proj.weight";
 inline constexpr std::string_view kUp = "up_proj.weight";
 inline constexpr std::string_view kDown = "down_proj.weight";
+// Of an expert only.
+inline constexpr std::string_view kGateBias = "gate_proj.bias";
+inline constexpr std::string_view kUpBias = "up_proj.bias";
+inline constexpr std::string_view kDownBias = "down_proj.bias";
 
-inline constexpr std::array kSingle = {kInputNorm,
-                                       kPostAttentionNorm,
-                                       kPreFfnNorm,
-                                       kPostFfnNorm,
-                                       kQ,
-                                       kK,
-                                       kV,
-                                       kO,
-                                       kQBias,
-                                       kKBias,
-                                       kVBias,
-                                       kOBias,
-                                       kQNorm,
-                                       kKNorm,
-                                       kOutputGate,
-                                       kSinks,
-                                       kQDown,
-                                       kQDownNorm,
-                                       kQUp,
-                                       kKvDown,
-                                       kKvDownNorm,
-                                       kKvUp,
-                                       kRouter,
-                                       kExpertBias,
-                                       kSharedExpertGate};
+inline constexpr std::array kSingle = {kInputNorm,  kPostAttentionNorm,
+                                       kPreFfnNorm, kPostFfnNorm,
+                                       kQ,          kK,
+                                       kV,          kO,
+                                       kQBias,      kKBias,
+                                       kVBias,      kOBias,
+                                       kQNorm,      kKNorm,
+                                       kOutputGate, kSinks,
+                                       kQDown,      kQDownNorm,
+                                       kQUp,        kKvDown,
+                                       kKvDownNorm, kKvUp,
+                                       kRouter,     kRouterBias,
+                                       kExpertBias, kSharedExpertGate};
 
 // Whether a layer can have a tensor of this name.
 inline bool IsLayerRole(std::string_view name) {
@@ -79,6 +72,7 @@ inline bool IsLayerRole(std::string_view name) {
   if (among(kSingle, name)) return true;
   if (Eat(&name, kExperts)) {
     if (!EatNumber(&name) || !Eat(&name, ".")) return false;
+    if (among(std::array{kGateBias, kUpBias, kDownBias}, name)) return true;
   } else if (!Eat(&name, kSharedExpert) && !Eat(&name, kFfn)) {
     return false;
   }

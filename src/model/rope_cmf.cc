@@ -61,6 +61,7 @@ void ReadExtras(const JsonKeys& arch, std::string_view key, Rope* rope) {
     }
     if (keys->Has("yarn")) rope->yarn = ReadYarn(*keys, &rope->attention_factor);
   }
+  if (rope->yarn) rope->yarn->truncate = keys->Bool("yarn_truncate", true);
 }
 
 Json ExtrasToJson(const Rope& rope) {
@@ -69,6 +70,7 @@ Json ExtrasToJson(const Rope& rope) {
   if (rope.attention_factor != 1.0f && !rope.yarn) {
     json["attention_factor"] = ShortestDecimal(rope.attention_factor);
   }
+  if (rope.yarn && !rope.yarn->truncate) json["yarn_truncate"] = false;
   if (rope.long_from != 0) {
     json["long_freq_factors"] = rope.freq_factors_long;
     json["long_from"] = rope.long_from;

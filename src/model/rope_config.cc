@@ -28,8 +28,14 @@ double YarnRamp(const Rope& rope, size_t i) {
     return dim * std::log(yarn.original_max_positions / (turns * 2.0 * std::numbers::pi)) /
            (2.0 * std::log(rope.theta));
   };
-  const double low = std::max(std::floor(channel(yarn.beta_fast)), 0.0);
-  double high = std::min(std::ceil(channel(yarn.beta_slow)), dim - 1.0);
+  double low = channel(yarn.beta_fast);
+  double high = channel(yarn.beta_slow);
+  if (yarn.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, dim - 1.0);
   if (low == high) high += 0.001;
   return std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
 }
@@ -87,9 +93,7 @@ void ReadYarn(const JsonKeys& scaling, uint32_t original, uint32_t max_positions
   }
   rope->attention_factor =
       static_cast<float>(scaling.Number("attention_factor", 0.0, kMaxRopeFactor, attention));
-  if (!scaling.Bool("truncate", true)) {
-    scaling.Unsupported("truncate", "false (yarn without rounding) is not supported yet");
-  }
+  yarn.truncate = scaling.Bool("truncate", true);
   rope->yarn = yarn;
 }
 

@@ -62,9 +62,14 @@ uint64_t MoeBytes(const MoeWeights& moe, const ModelConfig& config, const LayerM
     routable = mask.experts.size();
     for (const uint32_t expert : mask.experts) routable_bytes += SizeOf(moe.experts[expert]);
   }
+  uint64_t bias_bytes = 0;
+  for (const auto& biases : moe.expert_biases) {
+    for (const std::vector<float>& bias : biases) bias_bytes += SizeOf(bias);
+  }
   const uint64_t chosen = std::min<uint64_t>(config.moe.top_k, routable);
   return Share(SizeOf(moe.router), routable, all) + Share(routable_bytes, chosen, routable) +
-         SizeOf(moe.shared) + SizeOf(moe.shared_gate) + SizeOf(moe.expert_bias);
+         SizeOf(moe.shared) + SizeOf(moe.shared_gate) + SizeOf(moe.router_bias) +
+         SizeOf(moe.expert_bias) + Share(bias_bytes, chosen, all);
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"DemoStreamed", paths::DemoModel(), kInt8, true}, Case{"Llama", kHf + "llama", kF32},
         Case{"Gemma2", kHf + "gemma2", kF32}, Case{"Qwen2Moe", kHf + "qwen2_moe", kF32},
         Case{"DeepSeekV3", kHf + "deepseek_v3", kF32}, Case{"Laguna", kHf + "laguna", kF32},
-        Case{"DeepSeekV2Int8", kHf + "deepseek_v2", kInt8},
+        Case{"GptOss", kHf + "gpt_oss", kInt8}, Case{"DeepSeekV2Int8", kHf + "deepseek_v2", kInt8},
         Case{"Q4tp", golden::Path("cmf/files/moe_qwen3_q4tp.cmf").string(), kInt8},
         Case{"Vbit", golden::Path("cmf/files/dense_qwen3_vbit.cmf").string(), kInt8},
         Case{"VbitF32", golden::Path("cmf/files/dense_qwen3_vbit.cmf").string(), kF32}),

@@ -124,6 +124,7 @@ class Binder {
     Matrix matrix{tensor.dtype, static_cast<uint32_t>(shape.rows),
                   static_cast<uint32_t>(shape.cols), tensor.bytes};
     if (!MayRead(tensor, use)) return matrix;
+    if (tensor.made != nullptr) out_.held.emplace_back(tensor);
     CheckEncoding(checkpoint_, tensor);
     VerifyUnlessExpert(tensor, use);
     if (tensor.dtype == DType::kVbit) {
@@ -151,6 +152,7 @@ class Binder {
                              : fmt::format("[{}] or [{}]", size, or_size));
     }
     if (!MayRead(tensor, TensorUse::kTrunk)) return std::vector<float>(shape.cols);
+    const formats::HeldBytes held(tensor);
     VerifyUnlessExpert(tensor, TensorUse::kTrunk);
     return quant::Decode(tensor.dtype, tensor.bytes, shape, WhereOf(tensor));
   }
@@ -313,13 +315,31 @@ class Binder {
                               router, config_.moe.num_experts, out->experts.size()),
                   WhereOf(out_.tensors[by_name_.at(router)]));
     }
+    out->router_bias = BindOptional(Named(prefix, roles::kRouterBias), out->experts.size());
     out->expert_bias = BindOptional(Named(prefix, roles::kExpertBias), out->experts.size());
+    BindExpertBiases(prefix, out);
     const std::string shared = Named(prefix, roles::kSharedExpert);
     if (Has(Named(shared, roles::kGate))) {
       out->shared = BindFfn(shared, Stated(config_.moe.shared_intermediate_size), nullptr);
       if (Has(Named(prefix, roles::kSharedExpertGate))) {
         out->shared_gate = BindMatrix(Named(prefix, roles::kSharedExpertGate), 1, hidden);
       }
+    }
+  }
+
+  // All experts of a layer have the three biases, or none has one.
+  void BindExpertBiases(const std::string& prefix, MoeWeights* out) {
+    if (!Has(fmt::format("{}{}0.{}", prefix, roles::kExperts, roles::kGateBias))) return;
+    for (size_t e = 0; e < out->experts.size(); ++e) {
+      const std::string expert = fmt::format("{}{}{}.", prefix, roles::kExperts, e);
+      FfnMatrices& ffn = out->experts[e];
+      auto& biases = out->expert_biases.emplace_back();
+      biases[0] = BindVector(Named(expert, roles::kGateBias), ffn.gate.rows);
+      biases[1] = BindVector(Named(expert, roles::kUpBias), ffn.up.rows);
+      biases[2] = BindVector(Named(expert, roles::kDownBias), ffn.down.rows);
+      ffn.gate_bias = biases[0].data();
+      ffn.up_bias = biases[1].data();
+      ffn.down_bias = biases[2].data();
     }
   }
 
@@ -367,10 +387,14 @@ class Binder {
       trunk += size(a.q) + size(a.k) + size(a.v) + size(a.o) + size(a.output_gate);
       for (const Matrix* matrix : layer.mla.matrices()) trunk += size(*matrix);
       trunk += floats(layer.mla.q_down_norm) + floats(layer.mla.kv_down_norm);
-      for (const auto* v : {&layer.attention_norm, &layer.attention_post_norm, &layer.ffn_norm,
-                            &layer.ffn_post_norm, &a.q_bias, &a.k_bias, &a.v_bias, &a.o_bias,
-                            &a.q_norm, &a.k_norm, &a.sinks, &layer.moe.expert_bias}) {
+      for (const auto* v :
+           {&layer.attention_norm, &layer.attention_post_norm, &layer.ffn_norm,
+            &layer.ffn_post_norm, &a.q_bias, &a.k_bias, &a.v_bias, &a.o_bias, &a.q_norm, &a.k_norm,
+            &a.sinks, &layer.moe.router_bias, &layer.moe.expert_bias}) {
         trunk += floats(*v);
+      }
+      for (const auto& biases : layer.moe.expert_biases) {
+        for (const auto& bias : biases) trunk += floats(bias);
       }
       trunk += ffn_size(layer.ffn) + ffn_size(layer.moe.shared) + size(layer.moe.router) +
                size(layer.moe.shared_gate);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "formats/checkpoint.h"
+#include "formats/made_bytes.h"
 #include "kernels/compute.h"
 #include "model/config.h"
 
@@ -52,10 +53,13 @@ struct MlaWeights {
 
 struct MoeWeights {
   kernels::Matrix router;          // [experts, hidden]
+  std::vector<float> router_bias;  // [experts], of the logits
   std::vector<float> expert_bias;  // [experts], for the choice only
   std::vector<kernels::FfnMatrices> experts;
   std::vector<std::array<uint32_t, 3>>
-      expert_tensors;           // gate, up, down as indices into Weights::tensors
+      expert_tensors;  // gate, up, down as indices into Weights::tensors
+  // Biases of gate, up and down, which `experts` point at; empty if the layer has none.
+  std::vector<std::array<std::vector<float>, 3>> expert_biases;
   kernels::FfnMatrices shared;  // gate.empty() = no shared expert
   kernels::Matrix shared_gate;  // [1, hidden]
 };
@@ -82,6 +86,7 @@ struct Weights {
   kernels::Matrix lm_head;                   // [vocab, hidden]; the embedding itself if tied
   std::vector<float> final_norm;
   std::vector<LayerWeights> layers;
+  std::vector<formats::HeldBytes> held;           // bytes of matrices that were made for this
   std::vector<std::vector<uint64_t>> row_starts;  // what Matrix::row_starts point at
   uint64_t bytes_total = 0;
   uint64_t expert_bytes = 0;  // of these, routed experts
