@@ -312,6 +312,38 @@ TEST(Config, LagunaHasHeadsAndRopesByLayer) {
   EXPECT_EQ(field, "config.moe_router_logit_softcapping");
 }
 
+TEST(Config, GptOssHasClampedGatesAndAnUnroundedYarn) {
+  const ModelConfig minimal = ConfigFromHuggingFace(Minimal("gpt_oss"), "");
+  EXPECT_EQ(minimal.gate_function,
+            kernels::Gate(kernels::GateFunction::kClampedSwiglu, 1.702f, 7.0f));
+  EXPECT_EQ(minimal.layers[0].sliding_window, 128u);
+  EXPECT_EQ(minimal.layers[1].sliding_window, 0u);
+  ASSERT_EQ(minimal.ropes.size(), 1u);
+  ASSERT_TRUE(minimal.ropes[0].yarn.has_value());
+  EXPECT_EQ(minimal.ropes[0].yarn->factor, 32.0);
+  EXPECT_FALSE(minimal.ropes[0].yarn->truncate);
+  EXPECT_NEAR(minimal.ropes[0].attention_factor, 0.1 * std::log(32.0) + 1.0, 1e-6);
+  const Json json(golden::ReadJson(golden::Path("hf/gpt_oss/config.json")));
+  EXPECT_EQ(ConfigFromHuggingFace(json, "").gate_function.limit, 2.5f);
+
+  // As it is published; other quantizations of it stay what they are.
+  const auto quantized = [&](const char* method) {
+    return With(json, {{"quantization_config", {{"quant_method", method}}}});
+  };
+  EXPECT_TRUE(ConfigFromHuggingFace(quantized("mxfp4"), "") == ConfigFromHuggingFace(json, ""));
+  std::string field;
+  EXPECT_EQ(CodeOf(quantized("gptq"), &field), ErrorCode::kUnsupported);
+  EXPECT_EQ(field, "config.quantization_config");
+  EXPECT_EQ(CodeOf(With(json, {{"swiglu_limit", -1.0}}), &field), ErrorCode::kParse);
+  EXPECT_EQ(field, "config.swiglu_limit");
+
+  // The numbers of the gate are needed where its name is.
+  Json arch = ToCmfArch(minimal);
+  EXPECT_EQ(arch["hidden_act"], "clamped_swiglu");
+  arch["moewe"].erase("clamped_swiglu");
+  EXPECT_THROW(ConfigFromCmfHeader({{"arch", arch}}, ""), Error);
+}
+
 TEST(Config, BadValuesNameTheirKey) {
   const std::vector<std::pair<std::string, Json>> cases = {{"hidden_size", -1},
                                                            {"hidden_size", 1.5},
