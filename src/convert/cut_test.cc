@@ -102,7 +102,7 @@ class CutTest : public testing::Test {
     const auto model = model::Model::Load(formats::OpenCheckpoint(file), options, &pool_);
     model::KvPool kv(model->config(), model::KvType::kF32, 4);
     model::Sequence sequence(&kv);
-    const std::vector<model::TokenId> ids{110, 47, 73, 5, 210, 33, 9};
+    const std::vector<model::TokenId> ids{110, 47, 73, 5, 201, 33, 9};
     model::SequenceChunk chunk{&sequence, ids, model::SequenceChunk::Logits::kAll};
     std::vector<float> logits;
     model->Forward({&chunk, 1}, &logits);
@@ -199,6 +199,28 @@ TEST_F(CutTest, ACutFileComputesWhatTheRestrictedOneDoes) {
       }
     }
   }
+}
+
+// Biases of a router and of experts go with what they belong to.
+TEST_F(CutTest, BiasesGoWithTheirExperts) {
+  ConvertOptions options;
+  options.quant = DType::kQ8Row;
+  const auto whole = Convert(golden::Path("hf/gpt_oss").string(), "whole.cmf", options);
+  CountsFile counts;
+  for (uint32_t layer = 0; layer < 4; ++layer) counts.counts[layer] = {0, 9, 1, 7, 0, 5};
+  const auto cut = CutExperts(At("whole.cmf"), counts, 0.9, "cut.cmf");
+  const std::string mlp = "model.layers.2.mlp.";
+  EXPECT_EQ(cut->Find(mlp + "gate.bias")->shape, std::vector<uint64_t>{3});
+  EXPECT_EQ(cut->Find(mlp + "experts.3.up_proj.bias"), nullptr);
+  const TensorView* kept = cut->Find(mlp + "experts.2.up_proj.bias");
+  const TensorView* original = whole->Find(mlp + "experts.5.up_proj.bias");
+  ASSERT_TRUE(kept != nullptr && original != nullptr);
+  EXPECT_TRUE(std::ranges::equal(kept->bytes, original->bytes));
+  AddMask(*whole, ExpertMask(*whole, counts.counts, 0.9, "task", "counts"), false,
+          At("masked.cmf"));
+  const std::vector<float> restricted = Logits(At("masked.cmf"), "task");
+  EXPECT_EQ(Logits(At("cut.cmf")), restricted);
+  EXPECT_NE(Logits(At("whole.cmf")), restricted);
 }
 
 TEST_F(CutTest, RoutersOfEveryDtypeKeepTheirNumbers) {
