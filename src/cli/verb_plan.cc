@@ -70,6 +70,9 @@ void PrintTable(const model::MemoryPlan& plan, uint64_t per_position, const std:
   line("KV cache", plan.kv,
        std::to_string(plan.context) + " positions of " + FormatSize(per_position) + " (" + kv_type +
            ")" + (plan.shrunk ? ", as many as fit" : ""));
+  if (plan.states != 0) {
+    line("states", plan.states, "of recurrent layers: where sequences are, and to go back to");
+  }
   line("activations", plan.activations, "working space of a step");
   line("tokenizer", plan.tokenizer, "");
   line("program", plan.program, "code, libraries, configuration");
@@ -174,6 +177,7 @@ int Run(const Flags& flags, const Globals& globals) {
           {"experts", plan.streamed ? plan.arena + plan.held : plan.experts},
           {"skills", plan.skills},
           {"kv", plan.kv},
+          {"states", plan.states},
           {"activations", plan.activations},
           {"tokenizer", plan.tokenizer},
           {"program", plan.program}}},

@@ -36,8 +36,9 @@ using golden::HfGolden;
 
 // Those of tests/golden/hf that go into a vault.
 const std::set<std::string> kFamilies = {
-    "mixtral",    "olmoe",        "qwen2_moe",   "qwen3_moe",        "granitemoe",  "glm4_moe",
-    "minimax_m2", "ernie4_5_moe", "deepseek_v2", "deepseek_v2_lite", "deepseek_v3", "laguna"};
+    "mixtral",    "olmoe",        "qwen2_moe",   "qwen3_moe",        "granitemoe",    "glm4_moe",
+    "minimax_m2", "ernie4_5_moe", "deepseek_v2", "deepseek_v2_lite", "deepseek_v3",   "laguna",
+    "lfm2_moe",   "qwen3_next",   "qwen3_5_moe", "kimi_linear",      "bailing_hybrid"};
 
 // Those whose experts no vault can hold.
 const std::set<std::string> kGatedOtherwise = {"gpt_oss"};

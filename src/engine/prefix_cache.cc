@@ -9,15 +9,24 @@ size_t CommonPrefix(std::span<const TokenId> a, std::span<const TokenId> b) {
   return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
 
+namespace {
+
+bool Has(const model::Sequence& sequence, size_t beginning) {
+  return sequence.ReusableLength(beginning) == beginning;
+}
+
+}  // namespace
+
 void PrefixCache::Insert(std::vector<TokenId> tokens, model::Sequence sequence) {
   if (tokens.empty()) return;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     const size_t common = CommonPrefix(entry->tokens, tokens);
-    if (common == tokens.size()) {  // nothing new
+    if (common == tokens.size() && Has(entry->sequence, common)) {  // nothing new
       entries_.splice(entries_.begin(), entries_, entry);
       return;
     }
-    entry = common == entry->tokens.size() ? entries_.erase(entry) : std::next(entry);
+    const bool within = common == entry->tokens.size() && Has(sequence, common);
+    entry = within ? entries_.erase(entry) : std::next(entry);
   }
   entries_.push_front({std::move(tokens), std::move(sequence)});
   if (entries_.size() > max_entries_) EvictOldest();
@@ -27,7 +36,7 @@ PrefixCache::Entries::iterator PrefixCache::Best(std::span<const TokenId> tokens
   auto best = entries_.end();
   *length = 0;
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
-    const size_t common = CommonPrefix(entry->tokens, tokens);
+    const size_t common = entry->sequence.ReusableLength(CommonPrefix(entry->tokens, tokens));
     if (common > *length) {
       *length = common;
       best = entry;
@@ -39,7 +48,7 @@ PrefixCache::Entries::iterator PrefixCache::Best(std::span<const TokenId> tokens
 size_t PrefixCache::Find(std::span<const TokenId> tokens) const {
   size_t longest = 0;
   for (const Entry& entry : entries_) {
-    longest = std::max(longest, CommonPrefix(entry.tokens, tokens));
+    longest = std::max(longest, entry.sequence.ReusableLength(CommonPrefix(entry.tokens, tokens)));
   }
   return longest;
 }

@@ -3,7 +3,8 @@
 //
 // Exact: the keys and values of a position depend only on the tokens before it, so taking them from
 // another sequence changes no result. Reuse is by token: whole blocks are shared by reference
-// count, the last partial one is copied.
+// count, the last partial one is copied. In a model with recurrent layers a beginning counts as far
+// as the sequence kept a state (model::Sequence::ReusableLength).
 #ifndef MOEWE_ENGINE_PREFIX_CACHE_H_
 #define MOEWE_ENGINE_PREFIX_CACHE_H_
 
@@ -31,7 +32,7 @@ class PrefixCache {
   // is dropped.
   void Insert(std::vector<TokenId> tokens, model::Sequence sequence);
 
-  // Length of the longest beginning of `tokens` that an entry has.
+  // Length of the longest beginning of `tokens` that an entry has and can go back to.
   size_t Find(std::span<const TokenId> tokens) const;
 
   // A sequence with that beginning. The entry stays, unless it holds nothing more than this or

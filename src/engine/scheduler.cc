@@ -79,7 +79,7 @@ Scheduler::Scheduler(model::Model* model, const text::Tokenizer* tokenizer,
     : model_(model),
       tokenizer_(tokenizer),
       options_(options),
-      pool_(model->config(), options.kv_type, options.kv_blocks),
+      pool_(model->config(), options.kv_type, options.kv_blocks, options.states),
       kept_(kMaxKeptSequences) {}
 
 Scheduler::~Scheduler() { CancelAll(); }
@@ -169,7 +169,9 @@ void Scheduler::Admit() {
 bool Scheduler::Fits(const Task& task) const {
   size_t blocks = task.blocks();
   for (const auto& other : running_) blocks += other->blocks();
-  return running_.empty() || blocks <= options_.kv_blocks;
+  const bool states =
+      !pool_.recurrent() || (running_.size() + 1) * model::kStatesToRun <= pool_.max_states();
+  return running_.empty() || (blocks <= options_.kv_blocks && states);
 }
 
 void Scheduler::Start(Task& task) {
@@ -182,8 +184,8 @@ void Scheduler::Start(Task& task) {
     length = kept_.Find(beginning);
     for (const auto& other : running_) {
       if (other.get() == &task) continue;
-      const size_t common = CommonPrefix(
-          std::span<const TokenId>(other->tokens).first(other->sequence->length()), beginning);
+      const size_t common = other->sequence->ReusableLength(CommonPrefix(
+          std::span<const TokenId>(other->tokens).first(other->sequence->length()), beginning));
       if (common > length) {
         length = common;
         donor = other.get();
@@ -192,9 +194,10 @@ void Scheduler::Start(Task& task) {
   }
   if (donor != nullptr) {
     // Without a block for the copy of a partial one, whole blocks are shared.
-    const bool copies = length % model::kBlockTokens != 0;
-    if (copies && pool_.free_blocks() == 0) kept_.EvictOldest();
-    if (pool_.free_blocks() == 0) length -= length % model::kBlockTokens;
+    if (length % model::kBlockTokens != 0 && pool_.free_blocks() == 0) kept_.EvictOldest();
+    while (length % model::kBlockTokens != 0 && pool_.free_blocks() == 0) {
+      length = donor->sequence->ReusableLength(length - length % model::kBlockTokens);
+    }
     task.sequence = donor->sequence->Fork(length);
   } else if (length > 0) {
     task.sequence = kept_.Take(beginning);
@@ -246,7 +249,7 @@ void Scheduler::Plan() {
 
 // False if `task` had to make room itself.
 bool Scheduler::MakeRoom(Task& task, size_t n) {
-  while (task.sequence->BlocksNeeded(n) > pool_.free_blocks()) {
+  while (!task.sequence->HasRoom(n)) {
     if (kept_.EvictOldest()) continue;
     Task& youngest = *running_.back();
     const bool itself = &youngest == &task;

@@ -27,8 +27,9 @@
 namespace moewe::engine {
 
 struct SchedulerOptions {
-  uint32_t context = 0;  // positions of one prompt and answer together
-  size_t kv_blocks = 0;  // of all sequences together
+  uint32_t context = 0;                       // positions of one prompt and answer together
+  size_t kv_blocks = 0;                       // of all sequences together
+  size_t states = model::kStatesPerSequence;  // the same of recurrent layers, if there are any
   model::KvType kv_type = model::KvType::kF16;
   uint32_t chunk = 256;       // prompt tokens a step
   uint32_t max_running = 64;  // requests in one batch

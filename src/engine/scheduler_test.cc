@@ -20,7 +20,11 @@ using kernels::Activations;
 std::string Hf(const std::string& family) { return golden::Path("hf/" + family).string(); }
 
 SchedulerOptions Options(uint32_t chunk = 256, size_t blocks = 64) {
-  return {.context = 512, .kv_blocks = blocks, .kv_type = model::KvType::kF16, .chunk = chunk};
+  return {.context = 512,
+          .kv_blocks = blocks,
+          .states = 32,
+          .kv_type = model::KvType::kF16,
+          .chunk = chunk};
 }
 
 std::vector<TokenId> Tokens(size_t n, uint64_t seed) {
@@ -134,6 +138,8 @@ TEST_P(Circumstances, ChangeNoResult) {
 INSTANTIATE_TEST_SUITE_P(
     Models, Circumstances,
     testing::Values(Case{"qwen3_moe", Hf("qwen3_moe")}, Case{"gemma3_sliding", Hf("gemma3")},
+                    Case{"latent", Hf("deepseek_v3")}, Case{"convolutions", Hf("lfm2_moe")},
+                    Case{"delta_rule", Hf("qwen3_next")}, Case{"kda", Hf("kimi_linear")},
                     Case{"q4tp_moe", golden::Path("cmf/files/moe_qwen3_q4tp.cmf").string()}),
     [](const auto& test) { return std::string(test.param.name); });
 
@@ -184,6 +190,53 @@ TEST(Scheduler, APromptThatBeginsLikeAnEndedSequenceComputesOnlyTheRest) {
   while (scheduler.Step()) continue;
   EXPECT_EQ(third.reused_tokens, longer.size() - 1);
   EXPECT_EQ(third.ids, second.ids);
+}
+
+TEST(Scheduler, RecurrentLayersAreReusedFromWhereAStateWasKept) {
+  TestModel test(Hf("qwen3_next"));
+  SchedulerOptions plain = Options(16);
+  plain.reuse_prefixes = false;
+  Scheduler fresh(test.model.get(), nullptr, plain);
+  Scheduler scheduler(test.model.get(), nullptr, Options(16));
+  const auto run = [](Scheduler& by, const std::vector<TokenId>& prompt, uint32_t n) {
+    Result result;
+    by.Add(Greedy(prompt, n), [&](Result r) { result = std::move(r); });
+    while (by.Step()) continue;
+    return result;
+  };
+  const Result first = run(scheduler, Tokens(40, 1), 10);
+  EXPECT_EQ(first.ids, run(fresh, Tokens(40, 1), 10).ids);
+
+  // On from the end of its prompt, where another answer was given; from its own end; from the
+  // middle of the prompt, where its first chunk ended.
+  std::vector<TokenId> longer = Tokens(40, 1);
+  longer.insert(longer.end(), first.ids.begin(), first.ids.end());
+  longer.insert(longer.end(), {5, 6, 7});
+  std::vector<TokenId> edited = Tokens(40, 1);
+  edited.insert(edited.end(), {9, 9, 9});
+  std::vector<TokenId> early = Tokens(36, 1);
+  early.push_back(9);
+  for (const auto& [prompt, reused] :
+       {std::pair{edited, 40u}, std::pair{longer, 49u}, std::pair{early, 16u}}) {
+    const Result result = run(scheduler, prompt, 8);
+    EXPECT_EQ(result.reused_tokens, reused);
+    EXPECT_EQ(result.ids, run(fresh, prompt, 8).ids);
+  }
+}
+
+TEST(Scheduler, FewStatesOfRecurrentLayersChangeNoResult) {
+  TestModel test(Hf("lfm2_moe"));
+  SchedulerOptions roomy = Options();
+  roomy.reuse_prefixes = false;
+  const Outcome expected = RunAll(test, roomy, MixedRequests(), false);
+  for (const size_t states : {2u, 3u, 4u, 7u}) {
+    SCOPED_TRACE(states);
+    SchedulerOptions tight = Options(8);
+    tight.states = states;
+    const Outcome outcome = RunAll(test, tight, MixedRequests(), true);
+    ExpectSame(outcome, expected);
+    EXPECT_LE(outcome.widest, states / model::kStatesToRun);
+  }
 }
 
 TEST(Scheduler, FullCacheGivesUpEndedSequencesAndSendsTheYoungestBack) {

@@ -131,7 +131,7 @@ class Meter {
     const double prefill_seconds = Since(start);
     speed.prefill_tokens_per_s = options_.prompt / prefill_seconds;
     if (disk_) AddSince(options_.prompt, prefill_seconds, &speed.streamed->prefill);
-    sequence.Truncate(options_.depth);
+    sequence.Truncate(sequence.ReusableLength(options_.depth));
     Prefill(&sequence, options_.depth);
 
     double decode_seconds = 0.0;

@@ -212,6 +212,50 @@ void TimesGate(OutputGate function, float* x, const float* gate, size_t n) {
   }
 }
 
+void CausalConv(std::span<const float* const> inputs, const float* taps, size_t channels,
+                float* out) {
+  for (size_t c = 0; c < channels; ++c) {
+    double sum = 0.0;
+    for (size_t t = 0; t < inputs.size(); ++t) {
+      if (inputs[t] != nullptr) sum += double{taps[t * channels + c]} * double{inputs[t][c]};
+    }
+    out[c] = static_cast<float>(sum);
+  }
+}
+
+void Silu(float* x, size_t n) {
+  for (size_t i = 0; i < n; ++i) x[i] = static_cast<float>(x[i] / (1.0 + std::exp(-double{x[i]})));
+}
+
+void Decays(const float* rate, const float* bias, float least, size_t n, float* x) {
+  for (size_t i = 0; i < n; ++i) {
+    const double v = double{x[i]} + double{bias[i]};
+    const double log =
+        least < 0.0f ? double{least} / (1.0 + std::exp(-double{rate[i]} * v))
+                     : -double{rate[i]} * (std::max(v, 0.0) + std::log1p(std::exp(-std::abs(v))));
+    x[i] = static_cast<float>(std::exp(log));
+  }
+}
+
+void DeltaRule(const DeltaStep& step, size_t key_dim, size_t value_dim, float* state, float* out) {
+  for (size_t j = 0; j < value_dim; ++j) {
+    double found = 0.0;
+    for (size_t i = 0; i < key_dim; ++i) {
+      float& kept = state[i * value_dim + j];
+      kept *= step.decay[step.decays_by_channel ? i : 0];
+      found += double{kept} * double{step.key[i]};
+    }
+    const double delta = double{step.beta} * (double{step.value[j]} - found);
+    double sum = 0.0;
+    for (size_t i = 0; i < key_dim; ++i) {
+      float& learned = state[i * value_dim + j];
+      learned = static_cast<float>(double{learned} + delta * double{step.key[i]});
+      sum += double{learned} * double{step.query[i]};
+    }
+    out[j] = static_cast<float>(sum);
+  }
+}
+
 void AttendOne(const AttentionParams& params, const float* q, const KvBlocks& keys,
                const KvBlocks& values, size_t begin, size_t end, float* out) {
   std::vector<double> weights(end - begin);

@@ -4,9 +4,11 @@
 #define MOEWE_KERNELS_REFERENCE_H_
 
 #include <cstddef>
+#include <span>
 
 #include "kernels/attention.h"
 #include "kernels/compute.h"
+#include "kernels/recurrent.h"
 #include "kernels/vector_ops.h"
 
 namespace moewe::kernels::reference {
@@ -28,6 +30,13 @@ void SoftCap(float* x, float cap, size_t n);
 void AddScaled(float* y, const float* x, float scale, size_t n);
 void GateTimesUp(const Gate& function, float* gate, const float* up, size_t n);
 void TimesGate(OutputGate function, float* x, const float* gate, size_t n);
+
+// As in recurrent.h.
+void CausalConv(std::span<const float* const> inputs, const float* taps, size_t channels,
+                float* out);
+void Silu(float* x, size_t n);
+void Decays(const float* rate, const float* bias, float least, size_t n, float* x);
+void DeltaRule(const DeltaStep& step, size_t key_dim, size_t value_dim, float* state, float* out);
 
 // As in attention.h.
 void AttendOne(const AttentionParams& params, const float* q, const KvBlocks& keys,

@@ -75,7 +75,8 @@ class Layer {
       }
       sequence.Reserve(n);
       Sequence* one = &sequence;
-      const Step step{&compute, rows, {&one, 1}, ropes};
+      const size_t first_rows[] = {0, n};
+      const Step step{&compute, rows, {&one, 1}, first_rows, ropes};
       block.Run(step, x.data() + begin * kHidden, out.data() + begin * kHidden);
       sequence.Commit(n);
     }

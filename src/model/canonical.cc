@@ -18,9 +18,48 @@ namespace {
 
 using formats::TensorView;
 
-// Families' own names of what roles::IsLayerRole() knows; `role` has block_sparse_moe replaced by
-// mlp already.
+// What a family calls a part of a layer, and its canonical name; the beginning of a role, or all of
+// it.
+struct Renaming {
+  std::string_view theirs, ours;
+};
+constexpr std::array kBeginnings = {
+    Renaming{"block_sparse_moe.", "mlp."},
+    Renaming{"feed_forward.", "mlp."},
+    Renaming{"conv.", "short_conv."},
+};
+constexpr std::array kNames = {
+    Renaming{"operator_norm.weight", roles::kInputNorm},
+    Renaming{"ffn_norm.weight", roles::kPostAttentionNorm},
+    Renaming{"self_attn.q_layernorm.weight", roles::kQNorm},
+    Renaming{"self_attn.k_layernorm.weight", roles::kKNorm},
+    Renaming{"self_attn.out_proj.weight", roles::kO},
+    Renaming{"self_attn.dense.weight", roles::kO},
+    Renaming{"kda_attn.dense.weight", roles::kKdaOut},
+    Renaming{"mlp.w1.weight", "mlp.gate_proj.weight"},
+    Renaming{"mlp.w3.weight", "mlp.up_proj.weight"},
+    Renaming{"mlp.w2.weight", "mlp.down_proj.weight"},
+    Renaming{"mlp.gate.expert_bias", roles::kExpertBias},
+};
+
+// `name` of a layer of that kind with the beginning that is canonical.
+std::string CanonicalBeginning(std::string_view name, MixerKind mixer) {
+  std::string_view rest = name;
+  // A model whose layers are of two kinds may have one name for both.
+  if (Eat(&rest, "self_attn.") || Eat(&rest, "attention.")) {
+    return std::string(mixer == MixerKind::kKda ? "kda_attn." : "self_attn.").append(rest);
+  }
+  for (const Renaming& renaming : kBeginnings) {
+    if (Eat(&rest, renaming.theirs)) return std::string(renaming.ours).append(rest);
+  }
+  return std::string(name);
+}
+
+// Families' own names of what roles::IsLayerRole() knows, behind a canonical beginning.
 std::string Renamed(std::string_view role) {
+  for (const Renaming& renaming : kNames) {
+    if (role == renaming.theirs) return std::string(renaming.ours);
+  }
   if (role == "mlp.gate.e_score_correction_bias" || role == "mlp.e_score_correction_bias" ||
       role == "mlp.moe_statics.e_score_correction_bias" ||
       role == "mlp.experts.e_score_correction_bias") {
@@ -172,11 +211,14 @@ class Mapper {
     if (name == "embed_tokens.weight" || name == "norm.weight") {
       return Add(tensor, "model." + std::string(name));
     }
+    if (name == "word_embeddings.weight") return Add(tensor, "model.embed_tokens.weight");
+    if (name == "embedding_norm.weight") return Add(tensor, "model.norm.weight");
     if (Eat(&name, "layers.")) {
       const auto layer = EatNumber(&name);
       if (layer && Eat(&name, ".")) {
         if (*layer < config_.num_layers) {
-          return AddLayerTensor(tensor, fmt::format("model.layers.{}.", *layer), name);
+          return AddLayerTensor(tensor, fmt::format("model.layers.{}.", *layer), name,
+                                config_.layers[*layer].mixer);
         }
         return AddAppendedMtp(tensor, *layer, name);
       }
@@ -249,11 +291,10 @@ class Mapper {
     AddLayerTensor(tensor, "model.mtp.layers.0.", name);
   }
 
-  void AddLayerTensor(const TensorView& tensor, const std::string& prefix, std::string_view name) {
+  void AddLayerTensor(const TensorView& tensor, const std::string& prefix, std::string_view name,
+                      MixerKind mixer = MixerKind::kAttention) {
     if (name.ends_with("rotary_emb.inv_freq")) return;
-    std::string role(name);
-    std::string_view rest = name;
-    if (Eat(&rest, "block_sparse_moe.")) role = "mlp." + std::string(rest);
+    std::string role = CanonicalBeginning(name, mixer);
     if (role == "self_attn.qkv_proj.weight" || role == "self_attn.qkv_proj.bias") {
       return SplitQkv(tensor, prefix, role);
     }

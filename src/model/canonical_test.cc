@@ -30,6 +30,7 @@ struct Has {
   bool shared_gate = false;
   bool head_gates = false;
   bool own_experts = false;  // biases of everything, sinks
+  bool gates_in_q = false;
 };
 const std::map<std::string, Has> kHas = {
     {"qwen2", {.qkv_bias = true}},
@@ -44,6 +45,12 @@ const std::map<std::string, Has> kHas = {
     {"ernie4_5_moe", {.expert_bias = true}},
     {"deepseek_v3", {.expert_bias = true}},
     {"gpt_oss", {.qkv_bias = true, .own_experts = true}},
+    {"lfm2_moe", {.qk_norm = true, .expert_bias = true}},
+    {"qwen3_next", {.qk_norm = true, .shared_gate = true, .gates_in_q = true}},
+    {"qwen3_5", {.qk_norm = true, .gates_in_q = true}},
+    {"qwen3_5_moe", {.qk_norm = true, .shared_gate = true, .gates_in_q = true}},
+    {"kimi_linear", {.expert_bias = true}},
+    {"bailing_hybrid", {.expert_bias = true, .head_gates = true}},
     {"laguna", {.qk_norm = true, .expert_bias = true, .head_gates = true}},
 };
 
@@ -55,7 +62,7 @@ bool IsDense(const Json& json, const ModelConfig& config, uint32_t layer) {
   }
   if (json.contains("mlp_layer_types")) return json["mlp_layer_types"][layer] == "dense";
   if ((layer + 1) % json.value("decoder_sparse_step", 1u) != 0) return true;
-  if (layer < json.value("first_k_dense_replace", 0u)) return true;
+  if (layer < json.value("first_k_dense_replace", json.value("num_dense_layers", 0u))) return true;
   return layer < json.value("moe_layer_start_index", 0u) ||
          layer > json.value("moe_layer_end_index", config.num_layers);
 }
@@ -84,6 +91,101 @@ void AddMla(const std::string& prefix, const MlaConfig& mla, uint64_t heads, uin
   (*shapes)[prefix + "o_proj.weight"] = {hidden, heads * mla.v_head_dim};
 }
 
+void AddGatedDeltaNet(const std::string& prefix, const LinearConfig& linear, uint64_t hidden,
+                      bool fused, Shapes* shapes) {
+  const uint64_t heads = linear.value_heads;
+  const uint64_t values = linear.values();
+  const uint64_t channels = linear.channels();
+  if (fused) {
+    (*shapes)[prefix + "in_proj_qkvz.weight"] = {channels + values, hidden};
+    (*shapes)[prefix + "in_proj_ba.weight"] = {2 * heads, hidden};
+  } else {
+    (*shapes)[prefix + "in_proj_qkv.weight"] = {channels, hidden};
+    (*shapes)[prefix + "in_proj_z.weight"] = {values, hidden};
+    (*shapes)[prefix + "in_proj_a.weight"] = {heads, hidden};
+    (*shapes)[prefix + "in_proj_b.weight"] = {heads, hidden};
+  }
+  (*shapes)[prefix + "conv1d.weight"] = {channels, 1, linear.conv_taps};
+  (*shapes)[prefix + "A_log"] = {heads};
+  (*shapes)[prefix + "dt_bias"] = {heads};
+  (*shapes)[prefix + "norm.weight"] = {linear.value_dim};
+  (*shapes)[prefix + "out_proj.weight"] = {hidden, values};
+}
+
+// `narrow`: what gates and decays are made through; 0 = they are made at once.
+void AddKda(const std::string& prefix, const LinearConfig& linear, uint64_t hidden, uint64_t narrow,
+            Shapes* shapes) {
+  const uint64_t width = linear.keys();
+  for (const char* of : {"q", "k", "v"}) {
+    (*shapes)[prefix + of + "_proj.weight"] = {width, hidden};
+    (*shapes)[prefix + of + "_conv1d.weight"] = {width, 1, linear.conv_taps};
+  }
+  for (const char* of : {"f", "g"}) {
+    if (narrow == 0) {
+      (*shapes)[prefix + of + "_proj.weight"] = {width, hidden};
+    } else {
+      (*shapes)[prefix + of + "_a_proj.weight"] = {narrow, hidden};
+      (*shapes)[prefix + of + "_b_proj.weight"] = {width, narrow};
+    }
+  }
+  (*shapes)[prefix + "b_proj.weight"] = {linear.value_heads, hidden};
+  (*shapes)[prefix + "dt_bias"] = {width};
+  (*shapes)[prefix + "o_norm.weight"] = {linear.value_dim};
+  (*shapes)[prefix + "o_proj.weight"] = {hidden, width};
+}
+
+void AddShortConv(const std::string& prefix, uint64_t taps, uint64_t hidden, Shapes* shapes) {
+  (*shapes)[prefix + "conv.weight"] = {hidden, 1, taps};
+  (*shapes)[prefix + "in_proj.weight"] = {3 * hidden, hidden};
+  (*shapes)[prefix + "out_proj.weight"] = {hidden, hidden};
+}
+
+void AddAttention(const std::string& p, const Has& has, const LayerConfig& layer, uint64_t hidden,
+                  Shapes* shapes) {
+  const uint64_t q = uint64_t{layer.num_heads} * layer.head_dim;
+  const uint64_t kv = uint64_t{layer.num_kv_heads} * layer.head_dim;
+  (*shapes)[p + "q_proj.weight"] = {has.gates_in_q ? 2 * q : q, hidden};
+  (*shapes)[p + "k_proj.weight"] = {kv, hidden};
+  (*shapes)[p + "v_proj.weight"] = {kv, hidden};
+  (*shapes)[p + "o_proj.weight"] = {hidden, q};
+  if (has.qkv_bias) {
+    (*shapes)[p + "q_proj.bias"] = {q};
+    (*shapes)[p + "k_proj.bias"] = {kv};
+    (*shapes)[p + "v_proj.bias"] = {kv};
+  }
+  if (has.qk_norm) {
+    (*shapes)[p + "q_norm.weight"] = {has.whole_qk_norm ? q : layer.head_dim};
+    (*shapes)[p + "k_norm.weight"] = {has.whole_qk_norm ? kv : layer.head_dim};
+  }
+}
+
+void AddMixer(const std::string& family, const std::string& p, const ModelConfig& config,
+              const LayerConfig& layer, const Has& has, Shapes* shapes) {
+  const uint64_t hidden = config.hidden_size;
+  switch (layer.mixer) {
+    case MixerKind::kAttention:
+      AddAttention(p + "self_attn.", has, layer, hidden, shapes);
+      break;
+    case MixerKind::kMla:
+      AddMla(p + "self_attn.", config.mla, layer.num_heads, hidden, shapes);
+      break;
+    case MixerKind::kGatedDeltaNet:
+      return AddGatedDeltaNet(p + "linear_attn.", config.linear, hidden, family == "qwen3_next",
+                              shapes);
+    case MixerKind::kKda: {
+      const bool kimi = family == "kimi_linear";
+      AddKda(p + "kda_attn.", config.linear, hidden, kimi ? config.linear.key_dim : 0, shapes);
+      const uint64_t heads = config.linear.value_heads;
+      (*shapes)[p + "kda_attn.A_log"] =
+          kimi ? std::vector<uint64_t>{1, 1, heads, 1} : std::vector<uint64_t>{heads};
+      return;
+    }
+    case MixerKind::kShortConv:
+      return AddShortConv(p + "short_conv.", config.linear.conv_taps, hidden, shapes);
+  }
+  if (has.head_gates) (*shapes)[p + "self_attn.g_proj.weight"] = {layer.num_heads, hidden};
+}
+
 Shapes Expected(const std::string& family, const Json& json, const ModelConfig& config) {
   const auto found = kHas.find(family);
   const Has has = found == kHas.end() ? Has{} : found->second;
@@ -94,31 +196,13 @@ Shapes Expected(const std::string& family, const Json& json, const ModelConfig& 
   for (uint32_t i = 0; i < config.num_layers; ++i) {
     const LayerConfig& layer = config.layers[i];
     const std::string p = "model.layers." + std::to_string(i) + ".";
-    const uint64_t q = uint64_t{layer.num_heads} * layer.head_dim;
-    const uint64_t kv = uint64_t{layer.num_kv_heads} * layer.head_dim;
     shapes[p + "input_layernorm.weight"] = {hidden};
     shapes[p + "post_attention_layernorm.weight"] = {hidden};
     if (has.post_norms) {
       shapes[p + "pre_feedforward_layernorm.weight"] = {hidden};
       shapes[p + "post_feedforward_layernorm.weight"] = {hidden};
     }
-    if (layer.mixer == MixerKind::kMla) {
-      AddMla(p + "self_attn.", config.mla, layer.num_heads, hidden, &shapes);
-    } else {
-      shapes[p + "self_attn.q_proj.weight"] = {q, hidden};
-      shapes[p + "self_attn.k_proj.weight"] = {kv, hidden};
-      shapes[p + "self_attn.v_proj.weight"] = {kv, hidden};
-      shapes[p + "self_attn.o_proj.weight"] = {hidden, q};
-    }
-    if (has.qkv_bias) {
-      shapes[p + "self_attn.q_proj.bias"] = {q};
-      shapes[p + "self_attn.k_proj.bias"] = {kv};
-      shapes[p + "self_attn.v_proj.bias"] = {kv};
-    }
-    if (has.qk_norm) {
-      shapes[p + "self_attn.q_norm.weight"] = {has.whole_qk_norm ? q : layer.head_dim};
-      shapes[p + "self_attn.k_norm.weight"] = {has.whole_qk_norm ? kv : layer.head_dim};
-    }
+    AddMixer(family, p, config, layer, has, &shapes);
     if (has.own_experts) {
       shapes[p + "self_attn.o_proj.bias"] = {hidden};
       shapes[p + "self_attn.sinks"] = {layer.num_heads};
@@ -130,7 +214,6 @@ Shapes Expected(const std::string& family, const Json& json, const ModelConfig& 
         shapes[expert + "down_proj.bias"] = {hidden};
       }
     }
-    if (has.head_gates) shapes[p + "self_attn.g_proj.weight"] = {layer.num_heads, hidden};
     if (IsDense(json, config, i)) {
       AddFfn(p + "mlp.", config.intermediate_size, hidden, &shapes);
       continue;
@@ -171,7 +254,7 @@ TEST_P(EveryCheckpoint, HasExactlyTheCanonicalTensors) {
   const size_t head = std::erase_if(
       shapes, [](const auto& entry) { return entry.first.starts_with("model.mtp."); });
   EXPECT_EQ(head != 0, config.mtp_layers != 0 || json.value("num_nextn_predict_layers", 0) != 0);
-  const Shapes expected = Expected(GetParam(), json, config);
+  const Shapes expected = Expected(GetParam(), json.value("text_config", json), config);
   EXPECT_EQ(shapes, expected);
   EXPECT_TRUE(warnings.empty());
   if (head != 0) return;

@@ -107,6 +107,13 @@ uint32_t MtpLayers(const formats::Checkpoint& checkpoint, const ModelConfig& con
 
 }  // namespace
 
+MixerKind ModelConfig::recurrent_kind() const {
+  for (const LayerConfig& layer : layers) {
+    if (IsRecurrent(layer.mixer)) return layer.mixer;
+  }
+  return MixerKind::kAttention;
+}
+
 ModelConfig ReadConfig(const formats::Checkpoint& checkpoint) {
   const std::string file = checkpoint.files().empty() ? "" : checkpoint.files().front();
   ModelConfig config;

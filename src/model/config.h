@@ -52,7 +52,13 @@ struct Rope {
   bool operator==(const Rope&) const = default;
 };
 
-enum class MixerKind : uint8_t { kAttention, kMla };  // GatedDeltaNet, ShortConv, Kda: to come
+enum class MixerKind : uint8_t { kAttention, kMla, kGatedDeltaNet, kKda, kShortConv };
+
+// Mixers that carry a state from position to position instead of keys and values.
+constexpr bool IsRecurrent(MixerKind kind) {
+  return kind == MixerKind::kGatedDeltaNet || kind == MixerKind::kKda ||
+         kind == MixerKind::kShortConv;
+}
 
 struct LayerConfig {
   MixerKind mixer = MixerKind::kAttention;
@@ -75,10 +81,36 @@ struct MlaConfig {
   uint32_t qk_nope_head_dim = 0;
   uint32_t qk_rope_head_dim = 0;
   uint32_t v_head_dim = 0;
+  bool nope = false;  // nothing rotates: positions are known from other layers alone
+  // A head's rows of q (or q_up) begin with those that rotate: files of the existing runtime.
+  bool rope_first = false;
 
   uint32_t key_width() const { return kv_lora_rank + qk_rope_head_dim; }  // of the cache
+  uint32_t rotated() const { return nope ? 0 : qk_rope_head_dim; }        // of a head
 
   bool operator==(const MlaConfig&) const = default;
+};
+
+// Layers with a delta rule: Gated DeltaNet (Yang et al. 2024, arXiv 2412.06464), whose state decays
+// by head, and Kimi Delta Attention (Kimi Team 2025, arXiv 2510.26692), where every channel of the
+// keys has a decay of its own. Value head j reads key head j / (value_heads / key_heads).
+// MixerKind::kShortConv has conv_taps only, and channels as the model has.
+struct LinearConfig {
+  uint32_t conv_taps = 0;  // of the causal convolution: positions that it sees
+  uint32_t key_heads = 0;
+  uint32_t value_heads = 0;
+  uint32_t key_dim = 0;  // of a head
+  uint32_t value_dim = 0;
+  // Kimi Delta Attention: the least log of a decay, which is this times a sigmoid; 0 = minus
+  // softplus, without a bound.
+  float least_log_decay = 0.0f;
+
+  uint32_t keys() const { return key_heads * key_dim; }
+  uint32_t values() const { return value_heads * value_dim; }
+  // Queries, keys and values, which the convolution runs over.
+  uint32_t channels() const { return 2 * keys() + values(); }
+
+  bool operator==(const LinearConfig&) const = default;
 };
 
 // How experts are chosen group by group (equal, adjacent ones): only the best groups' take part.
@@ -129,7 +161,8 @@ struct ModelConfig {
   float logit_multiplier = 1.0f;     // applied to logits before the final cap
   bool has_moe = false;
   MoeConfig moe;
-  MlaConfig mla;  // if layers have MixerKind::kMla
+  MlaConfig mla;        // if layers have MixerKind::kMla
+  LinearConfig linear;  // if layers are recurrent
   // A looped transformer runs its stack of layers num_loops times over the residual stream, with
   // the same weights and positions; each visit of a layer has its own keys and values.
   uint32_t num_loops = 1;
@@ -148,8 +181,22 @@ struct ModelConfig {
   };
   CachedRows CachedBy(const LayerConfig& layer) const {
     if (layer.mixer == MixerKind::kMla) return {1, mla.key_width(), 0};
+    if (IsRecurrent(layer.mixer)) return {};
     return {layer.num_kv_heads, layer.head_dim, layer.head_dim};
   }
+
+  // What a layer carries from one position to the next: the last inputs of its convolution
+  // [conv_taps - 1, channels], and a delta rule's matrices [value_heads, key_dim, value_dim].
+  uint64_t StateFloats(const LayerConfig& layer) const {
+    if (!IsRecurrent(layer.mixer)) return 0;
+    const uint64_t past = linear.conv_taps - 1;
+    if (layer.mixer == MixerKind::kShortConv) return past * hidden_size;
+    return past * linear.channels() + uint64_t{linear.values()} * linear.key_dim;
+  }
+
+  bool has_mla() const { return mla.kv_lora_rank != 0; }
+  // What layers are that have no attention; MixerKind::kAttention if all have it.
+  MixerKind recurrent_kind() const;
 
   // Visits of layers in one forward pass, pass-major: visit v is of layer v % num_layers.
   uint32_t num_visits() const { return num_layers * num_loops; }

@@ -8,6 +8,7 @@
 
 #include "model/config.h"
 #include "model/config_limits.h"
+#include "model/config_linear.h"
 #include "model/config_mla.h"
 #include "model/json_keys.h"
 #include "model/rope_config.h"
@@ -71,14 +72,18 @@ constexpr std::array<std::string_view, 50> kKnownKeys = {"arch_name",
                                                          "v_head_dim"};
 
 // Blocks and options that no code here runs; an absent, null, false or 0 value leaves them off.
-constexpr std::array<std::string_view, 14> kUnsupportedKeys = {
-    "linear_core",          "g3n",
-    "head_clusters",        "global_head_dim",
-    "num_global_kv_heads",  "global_partial_rotary_factor",
-    "attn_v_norm",          "kda_gate_lower_bound",
-    "activation_situ_beta", "kv_heads_per_layer",
-    "v_head_dim",           "no_rope_layers",
-    "attention_sink",       "qk_norm_after_rope"};
+constexpr std::array<std::string_view, 12> kUnsupportedKeys = {"g3n",
+                                                               "head_clusters",
+                                                               "global_head_dim",
+                                                               "num_global_kv_heads",
+                                                               "global_partial_rotary_factor",
+                                                               "attn_v_norm",
+                                                               "activation_situ_beta",
+                                                               "kv_heads_per_layer",
+                                                               "v_head_dim",
+                                                               "no_rope_layers",
+                                                               "attention_sink",
+                                                               "qk_norm_after_rope"};
 
 // A hidden_act of our own, which other readers refuse, and the object with its numbers.
 constexpr const char* kClampedSwiglu = "clamped_swiglu";
@@ -145,24 +150,25 @@ void ReadSizes(const JsonKeys& arch, ModelConfig* config) {
 }
 
 // layer_types tags where one of them slides; else sliding_window_pattern.
-std::vector<bool> ReadSliding(const JsonKeys& arch, uint32_t num_layers) {
-  constexpr std::array<std::string_view, 3> kOther = {"LinearAttention", "ShortConv", "Kda"};
+std::vector<bool> ReadSliding(const JsonKeys& arch, const std::vector<std::string>& tags) {
   std::vector<bool> sliding;
-  for (const std::string& tag : arch.Strings("layer_types", num_layers)) {
-    if (std::find(kOther.begin(), kOther.end(), tag) != kOther.end()) {
-      arch.Unsupported("layer_types", fmt::format("holds {}, which is not supported yet", tag));
-    }
-    if (tag != "FullAttention" && tag != "SlidingAttention") {
-      arch.Fail("layer_types", fmt::format("holds the unknown tag '{}'", tag));
-    }
-    sliding.push_back(tag == "SlidingAttention");
-  }
+  for (const std::string& tag : tags) sliding.push_back(tag == "SlidingAttention");
   const bool tagged = std::find(sliding.begin(), sliding.end(), true) != sliding.end();
   if (!tagged && arch.Has("sliding_window_pattern") && arch.Has("sliding_window")) {
     const uint32_t pattern = arch.Uint("sliding_window_pattern", 1, UINT32_MAX);
-    for (uint32_t i = 0; i < num_layers; ++i) sliding[i] = (i + 1) % pattern != 0;
+    for (size_t i = 0; i < tags.size(); ++i) sliding[i] = (i + 1) % pattern != 0;
   }
   return sliding;
+}
+
+// What a tag says of a layer; `attention` for those that have it.
+MixerKind MixerOfTag(const JsonKeys& arch, const std::string& tag, MixerKind attention) {
+  if (tag == "FullAttention" || tag == "SlidingAttention") return attention;
+  const MixerKind kind = RecurrentKindOfTag(tag);
+  if (!IsRecurrent(kind)) {
+    arch.Fail("layer_types", fmt::format("holds the unknown tag '{}'", tag));
+  }
+  return kind;
 }
 
 void ReadLayers(const JsonKeys& arch, ModelConfig* config) {
@@ -180,9 +186,18 @@ void ReadLayers(const JsonKeys& arch, ModelConfig* config) {
   if (arch.Has("attention_heads_per_layer")) {
     heads = arch.Uints("attention_heads_per_layer", config->num_layers, 1, kMaxHeads);
   }
-  const std::vector<bool> sliding = ReadSliding(arch, config->num_layers);
+  const std::vector<std::string> tags = arch.Strings("layer_types", config->num_layers);
+  const std::vector<bool> sliding = ReadSliding(arch, tags);
   for (uint32_t i = 0; i < config->num_layers; ++i) {
     LayerConfig layer = base;
+    layer.mixer = MixerOfTag(arch, tags[i], base.mixer);
+    if (IsRecurrent(layer.mixer)) {
+      const MixerKind other = config->recurrent_kind();
+      if (IsRecurrent(other) && other != layer.mixer) {
+        arch.Unsupported("layer_types", "with two kinds of recurrent layers is not supported");
+      }
+      if (!IsRecurrent(other)) config->linear = LinearFromCmf(arch, layer.mixer);
+    }
     if (!heads.empty()) layer.num_heads = heads[i];
     if (layer.num_heads % layer.num_kv_heads != 0) {
       arch.Fail(heads.empty() ? "num_attention_heads" : "attention_heads_per_layer",
@@ -271,8 +286,7 @@ double QueryScalar(float scale) {
 
 // Of what a rope turns a part: a head, or its part for positions.
 uint32_t RotatedWidth(const ModelConfig& config) {
-  const LayerConfig& first = config.layers.front();
-  return first.mixer == MixerKind::kMla ? config.mla.qk_rope_head_dim : first.head_dim;
+  return config.has_mla() ? config.mla.rotated() : config.layers.front().head_dim;
 }
 
 // layer_types, the window and heads by layer; global and local ropes by way of the layers that use
@@ -299,7 +313,11 @@ void WriteLayers(const ModelConfig& config, Json* arch, Json* moewe) {
       NotExpressible("KV heads or head_dim that differ by layer");
     }
     equal_heads = equal_heads && layer.num_heads == first.num_heads;
-    tags.push_back(slides ? "SlidingAttention" : "FullAttention");
+    if (IsRecurrent(layer.mixer)) {
+      tags.push_back(TagOfRecurrentKind(layer.mixer));
+    } else {
+      tags.push_back(slides ? "SlidingAttention" : "FullAttention");
+    }
     heads.push_back(layer.num_heads);
   }
   (*arch)["layer_types"] = std::move(tags);
@@ -359,7 +377,10 @@ Json ToCmfArch(const ModelConfig& config) {
   arch["tie_word_embeddings"] = config.tie_word_embeddings;
   arch["max_position_embeddings"] = config.max_position_embeddings;
   WriteLayers(config, &arch, &moewe);
-  if (first.mixer == MixerKind::kMla) arch["mla"] = MlaToCmf(config.mla);
+  if (config.has_mla()) arch["mla"] = MlaToCmf(config.mla);
+  if (const MixerKind kind = config.recurrent_kind(); IsRecurrent(kind)) {
+    LinearToCmf(config.linear, kind, &arch);
+  }
   WriteGate(config.gate_function, &arch, &moewe);
   const auto write = [&](const char* key, float value, float absent) {
     if (value != absent) arch[key] = ShortestDecimal(value);

@@ -5,6 +5,7 @@
 
 #include "model/config.h"
 #include "model/config_limits.h"
+#include "model/config_linear.h"
 #include "model/config_mla.h"
 #include "model/families.h"
 #include "model/generic_family.h"
@@ -115,14 +116,21 @@ kernels::Gate ReadGateFunction(const JsonKeys& keys, const FamilyRow& family) {
 void ReadSizes(const JsonKeys& keys, const FamilyRow& family, ModelConfig* config) {
   config->arch_name = std::string(family.name);
   config->hidden_size = keys.Uint("hidden_size", 1, kMaxHidden, family.hidden_size);
+  // Without dense layers it may be that of the experts.
+  const bool of_experts = family.intermediate_size == 0 && !keys.Has("intermediate_size");
   config->intermediate_size =
-      keys.Uint("intermediate_size", 1, kMaxIntermediate, family.intermediate_size);
+      keys.Uint(of_experts ? "moe_intermediate_size" : "intermediate_size", 1, kMaxIntermediate,
+                of_experts ? family.moe.width : family.intermediate_size);
   config->num_layers = keys.Uint("num_hidden_layers", 1, kMaxLayers, family.num_layers);
   config->vocab_size = keys.Uint("vocab_size", 1, kMaxVocab, family.vocab_size);
+  const std::string_view positions = keys.OneOf({"max_position_embeddings", "model_max_length"});
   config->max_position_embeddings =
-      keys.Uint("max_position_embeddings", 1, kMaxContext, family.max_positions);
-  config->rms_norm_eps =
-      static_cast<float>(keys.Number("rms_norm_eps", 0.0, 1.0, family.rms_norm_eps));
+      keys.Uint(positions.empty() ? "max_position_embeddings" : positions, 1, kMaxContext,
+                family.max_positions);
+  const std::string_view eps = keys.OneOf({"rms_norm_eps", "norm_eps"});
+  config->rms_norm_eps = static_cast<float>(
+      keys.Number(eps.empty() ? "rms_norm_eps" : eps, 0.0, 1.0, family.rms_norm_eps));
+  if (family.norm_plus_one) config->norm_weight_offset = 1.0f;
   config->gate_function = ReadGateFunction(keys, family);
   if (family.loops) {
     config->num_loops = keys.Uint("num_loops", 1, kMaxLoops, 1);
@@ -236,7 +244,8 @@ std::vector<bool> ReadSliding(const JsonKeys& keys, const FamilyRow& family, uin
   if (!listed) return by_rule;
   std::vector<bool> sliding;
   for (const std::string& type : keys.Strings("layer_types", num_layers)) {
-    if (type != "sliding_attention" && type != "full_attention") {
+    const bool recurrent = IsRecurrent(family.recurrent) && IsRecurrentType(type);
+    if (type != "sliding_attention" && type != "full_attention" && !recurrent) {
       keys.Unsupported("layer_types", fmt::format("holds '{}', which is not supported yet", type));
     }
     sliding.push_back(type == "sliding_attention");
@@ -255,7 +264,7 @@ RopeDefaults DefaultsOfRope(const JsonKeys& keys, const FamilyRow& family, const
                             const ModelConfig& config) {
   RopeDefaults defaults;
   defaults.theta = keys.Number("rope_theta", 1.0, kMaxRopeTheta, family.rope_theta);
-  defaults.head_dim = family.mla ? config.mla.qk_rope_head_dim : heads.head_dim;
+  defaults.head_dim = family.mla ? config.mla.rotated() : heads.head_dim;
   defaults.partial_rotary_factor =
       keys.Number("partial_rotary_factor", 0.0, 1.0, family.partial_rotary_factor);
   if (family.name == "minimax_m2" && keys.Has("rotary_dim")) {
@@ -365,7 +374,7 @@ void ReadMoe(const JsonKeys& keys, const FamilyRow& family, ModelConfig* config)
                               : config->intermediate_size;
   moe.norm_topk_prob = row.norm == TopkNorm::kAlways;
   if (row.norm == TopkNorm::kByKeyDefaultFalse || row.norm == TopkNorm::kByKeyDefaultTrue) {
-    moe.norm_topk_prob = keys.Bool("norm_topk_prob", row.norm == TopkNorm::kByKeyDefaultTrue);
+    moe.norm_topk_prob = keys.Bool(row.norm_key, row.norm == TopkNorm::kByKeyDefaultTrue);
   }
   moe.router_sigmoid = row.sigmoid;
   moe.norm_epsilon = moe.norm_topk_prob ? row.norm_epsilon : 0.0f;
@@ -374,7 +383,7 @@ void ReadMoe(const JsonKeys& keys, const FamilyRow& family, ModelConfig* config)
         keys.OneOf({"routed_scaling_factor", "moe_routed_scaling_factor"});
     moe.routed_scaling_factor =
         static_cast<float>(keys.Number(spelled.empty() ? "routed_scaling_factor" : spelled, 0.0,
-                                       kMaxMultiplier, row.sigmoid && row.grouped ? 2.5 : 1.0));
+                                       kMaxMultiplier, family.name == "deepseek_v3" ? 2.5 : 1.0));
   }
   if (row.grouped) ReadExpertGroups(keys, family, &moe);
   if (row.shared == SharedExpert::kSize) {
@@ -411,11 +420,16 @@ ModelConfig ConfigFromHuggingFace(const Json& json, const std::string& file) {
   ReadSizes(keys, family, &config);
   const JsonKeys& tie_keys = outer.Has("tie_word_embeddings") ? outer : keys;
   config.tie_word_embeddings = tie_keys.Bool("tie_word_embeddings", family.tied);
-  if (family.mla) config.mla = MlaFromHuggingFace(keys);
+  if (family.mla) config.mla = MlaFromHuggingFace(keys, family);
   LayerConfig layer = ReadHeads(keys, family, config);
+  config.linear = LinearFromHuggingFace(keys, family);
+  const MixerKind attention = layer.mixer;
   const uint32_t window = ReadWindow(keys, family);
-  for (const bool sliding : ReadSliding(keys, family, window, config.num_layers)) {
-    layer.sliding_window = sliding ? window : 0;
+  const std::vector<bool> sliding = ReadSliding(keys, family, window, config.num_layers);
+  const std::vector<bool> recurrent = RecurrentLayers(keys, family, config.num_layers);
+  for (uint32_t i = 0; i < config.num_layers; ++i) {
+    layer.sliding_window = sliding[i] ? window : 0;
+    layer.mixer = recurrent[i] ? family.recurrent : attention;
     config.layers.push_back(layer);
   }
   ReadHeadsPerLayer(keys, &config);

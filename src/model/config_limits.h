@@ -19,6 +19,7 @@ inline constexpr uint32_t kMaxVocab = 1u << 26;
 inline constexpr uint32_t kMaxHeads = 1u << 14;
 inline constexpr uint32_t kMaxHeadDim = 1u << 14;
 inline constexpr uint32_t kMaxRouterGroups = 256;
+inline constexpr uint32_t kMaxConvTaps = 16;
 inline constexpr uint32_t kMaxExperts = 1u << 16;
 inline constexpr uint32_t kMaxContext = 1u << 30;
 inline constexpr double kMaxMultiplier = 1e9;

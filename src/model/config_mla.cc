@@ -31,7 +31,7 @@ void CheckGroups(const JsonKeys& keys, const char* groups, const char* top, cons
 
 }  // namespace
 
-MlaConfig MlaFromHuggingFace(const JsonKeys& keys) {
+MlaConfig MlaFromHuggingFace(const JsonKeys& keys, const FamilyRow& family) {
   MlaConfig mla;
   if (!keys.IsNull("q_lora_rank")) mla.q_lora_rank = keys.Uint("q_lora_rank", 1, kMaxHidden, 1536);
   mla.kv_lora_rank = keys.Uint("kv_lora_rank", 1, kMaxHidden, 512);
@@ -39,14 +39,17 @@ MlaConfig MlaFromHuggingFace(const JsonKeys& keys) {
   mla.qk_rope_head_dim =
       Even(keys, "qk_rope_head_dim", keys.Uint("qk_rope_head_dim", 2, kMaxHeadDim, 64));
   mla.v_head_dim = keys.Uint("v_head_dim", 1, kMaxHeadDim, 128);
+  mla.nope = keys.Bool("mla_use_nope", family.nope);
   return mla;
 }
 
 void ReadExpertGroups(const JsonKeys& keys, const FamilyRow& family, MoeConfig* moe) {
   const bool sigmoid = family.moe.sigmoid;
-  const std::string function = keys.String("scoring_func", sigmoid ? "sigmoid" : "softmax");
+  const char* const key =
+      keys.Has("moe_router_activation_func") ? "moe_router_activation_func" : "scoring_func";
+  const std::string function = keys.String(key, sigmoid ? "sigmoid" : "softmax");
   if (function != (sigmoid ? "sigmoid" : "softmax")) {
-    keys.Unsupported("scoring_func", fmt::format("'{}' is not what this family has", function));
+    keys.Unsupported(key, fmt::format("'{}' is not what this family has", function));
   }
   const std::string method = keys.String("topk_method", sigmoid ? "noaux_tc" : "greedy");
   if (method == "greedy" && !sigmoid) {
@@ -61,14 +64,15 @@ void ReadExpertGroups(const JsonKeys& keys, const FamilyRow& family, MoeConfig* 
   if (!sigmoid && moe->norm_topk_prob) {
     keys.Unsupported("norm_topk_prob", "true is not supported for this family");
   }
-  moe->groups = keys.Uint("n_group", 1, kMaxRouterGroups, sigmoid ? 8 : 1);
-  moe->top_groups = keys.Uint("topk_group", 1, moe->groups, sigmoid ? 4 : 1);
-  CheckGroups(keys, "n_group", "topk_group", *moe);
+  const bool v3 = family.name == "deepseek_v3";  // whose config class has defaults
+  const char* const groups = keys.Has("num_expert_group") ? "num_expert_group" : "n_group";
+  moe->groups = keys.Uint(groups, 1, kMaxRouterGroups, v3 ? 8 : 1);
+  moe->top_groups = keys.Uint("topk_group", 1, moe->groups, v3 ? 4 : 1);
+  CheckGroups(keys, groups, "topk_group", *moe);
   if (sigmoid && moe->groups > 1) moe->group_score = GroupScore::kBestTwo;
 }
 
 MlaConfig MlaFromCmf(const JsonKeys& block) {
-  if (block.Bool("nope", false)) block.Unsupported("nope", "true is not supported yet");
   MlaConfig mla;
   mla.q_lora_rank = block.Uint("q_lora_rank", 0, kMaxHidden, 0);
   mla.kv_lora_rank = block.Uint("kv_lora_rank", 1, kMaxHidden);
@@ -76,6 +80,8 @@ MlaConfig MlaFromCmf(const JsonKeys& block) {
   mla.qk_rope_head_dim =
       Even(block, "qk_rope_head_dim", block.Uint("qk_rope_head_dim", 2, kMaxHeadDim));
   mla.v_head_dim = block.Uint("v_head_dim", 1, kMaxHeadDim);
+  mla.nope = block.Bool("nope", false);
+  mla.rope_first = block.Bool("rope_first", true);
   return mla;
 }
 
@@ -84,7 +90,8 @@ Json MlaToCmf(const MlaConfig& mla) {
                 {"qk_rope_head_dim", mla.qk_rope_head_dim},
                 {"qk_nope_head_dim", mla.qk_nope_head_dim},
                 {"v_head_dim", mla.v_head_dim},
-                {"nope", false}};
+                {"nope", mla.nope},
+                {"rope_first", mla.rope_first}};
   if (mla.q_lora_rank != 0) block["q_lora_rank"] = mla.q_lora_rank;
   return block;
 }

@@ -13,13 +13,14 @@ namespace moewe::model {
 
 // q_lora_rank (null = none), kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim; what is
 // left out is DeepSeek-V2's and V3's.
-MlaConfig MlaFromHuggingFace(const JsonKeys& keys);
+MlaConfig MlaFromHuggingFace(const JsonKeys& keys, const FamilyRow& family);
 
 // n_group, topk_group and topk_method; the config's experts must be known. Throws
 // Error{kParse, kUnsupported} naming the key.
 void ReadExpertGroups(const JsonKeys& keys, const FamilyRow& family, MoeConfig* moe);
 
-// The block arch.mla, whose names existing files have; q_lora_rank is our addition.
+// The block arch.mla, whose names existing files have; q_lora_rank and rope_first are our
+// additions. Files without the latter have the rotated rows of a head's query first.
 MlaConfig MlaFromCmf(const JsonKeys& block);
 nlohmann::ordered_json MlaToCmf(const MlaConfig& mla);
 

@@ -122,7 +122,8 @@ bool ArchBlockHolds(const ModelConfig& config, std::string* reason) {
     if (condition && reason->empty()) *reason = what;
   };
   reason->clear();
-  cannot(first.mixer != MixerKind::kAttention, "latent attention");
+  cannot(config.has_mla(), "latent attention");
+  cannot(IsRecurrent(config.recurrent_kind()), "recurrent layers");
   cannot(config.num_loops != 1, "looped layers");
   cannot(config.mtp_layers != 0, "a prediction head");
   cannot(config.norm_weight_offset != 0.0f, "norms of 1 + w");

@@ -11,6 +11,8 @@
 #include <span>
 #include <string_view>
 
+#include "model/config.h"
+
 namespace moewe::model {
 
 // Which layers see only sliding_window positions, where layer_types does not say it. Layers count
@@ -43,9 +45,10 @@ struct MoeRow {
   bool own_width = true;  // moe_intermediate_size; else experts are intermediate_size wide
   uint32_t width = 0;
   TopkNorm norm = TopkNorm::kAlways;
+  std::string_view norm_key = "norm_topk_prob";
   bool sigmoid = false;
   bool scaled = false;   // routed_scaling_factor, moe_routed_scaling_factor
-  bool grouped = false;  // n_group, topk_group, topk_method
+  bool grouped = false;  // n_group or num_expert_group, topk_group, topk_method
   float norm_epsilon = 0.0f;
   SharedExpert shared = SharedExpert::kNone;
   std::string_view shared_key = "";
@@ -56,7 +59,7 @@ struct FamilyRow {
   std::string_view name;  // model_type of the text model
   uint32_t vocab_size;
   uint32_t hidden_size;
-  uint32_t intermediate_size;
+  uint32_t intermediate_size;  // 0 = that of the experts
   uint32_t num_layers;
   uint32_t num_heads;
   uint32_t num_kv_heads;  // 0 = num_heads
@@ -66,7 +69,8 @@ struct FamilyRow {
   double rope_theta;
   bool tied;
   WindowRule window = WindowRule::kNone;
-  uint32_t window_size = 0;  // where sliding_window is left out
+  uint32_t window_size = 0;    // where sliding_window is left out
+  bool norm_plus_one = false;  // norms (1 + w), as gemma has, too
   bool gemma =
       false;  // norms (1 + w), embeddings times sqrt(hidden_size), tanh-gelu, hidden_activation
   double attn_soft_cap = 0.0;  // Gemma 2, where the keys are left out
@@ -75,9 +79,11 @@ struct FamilyRow {
   // Sliding layers have a rope of their own, of this theta; 0 = the same everywhere.
   double local_rope_theta = 0.0;
   bool rope_interleaved = false;
-  bool mla = false;             // multi-head latent attention
-  bool loops = false;           // num_loops, skip_loop_final_norm
-  bool clamped_swiglu = false;  // swiglu_alpha, swiglu_limit
+  bool mla = false;                             // multi-head latent attention
+  bool nope = false;                            // of it, without rotation
+  MixerKind recurrent = MixerKind::kAttention;  // what layers are that have no attention
+  bool loops = false;                           // num_loops, skip_loop_final_norm
+  bool clamped_swiglu = false;                  // swiglu_alpha, swiglu_limit
   MoeRow moe = {};
   std::string_view needs = "";  // what its math needs, for `moewe families`
 };

@@ -17,9 +17,13 @@ namespace {
 struct FreeDeleter {
   void operator()(uint8_t* p) const { std::free(p); }
 };
-using BlockMemory = std::unique_ptr<uint8_t[], FreeDeleter>;
+using Memory = std::unique_ptr<uint8_t[], FreeDeleter>;
 
 constexpr size_t kCacheLine = 64;
+
+uint64_t WholeLines(uint64_t bytes) {
+  return (std::max<uint64_t>(bytes, 1) + kCacheLine - 1) / kCacheLine * kCacheLine;
+}
 
 size_t ElementBytes(KvType type) { return type == KvType::kF16 ? 2 : 4; }
 
@@ -27,39 +31,88 @@ size_t RowsBytes(uint32_t width, KvType type) {
   return size_t{kBlockTokens} * width * ElementBytes(type);
 }
 
+// Pieces of memory of one size, counted by reference.
+class Pieces {
+ public:
+  Pieces(size_t bytes, size_t max) : bytes_(bytes), max_(max) {}
+
+  size_t max() const { return max_; }
+  size_t free() const { return max_ - memory_.size() + free_list_.size(); }
+  uint32_t refs(uint32_t id) const { return refs_[id]; }
+  uint8_t* at(uint32_t id) const { return memory_[id].get(); }
+
+  // Nothing if all are in use.
+  std::optional<uint32_t> Allocate() {
+    if (!free_list_.empty()) {
+      const uint32_t id = free_list_.back();
+      free_list_.pop_back();
+      refs_[id] = 1;
+      return id;
+    }
+    if (memory_.size() >= max_) return std::nullopt;
+    if (memory_.size() == memory_.capacity()) {
+      const size_t capacity = std::max<size_t>(64, 2 * memory_.size());
+      refs_.reserve(capacity);
+      free_list_.reserve(capacity);  // so that Release never allocates
+      memory_.reserve(capacity);
+    }
+    Memory piece(static_cast<uint8_t*>(std::aligned_alloc(kCacheLine, bytes_)));
+    if (piece == nullptr) throw std::bad_alloc();
+    memory_.push_back(std::move(piece));
+    refs_.push_back(1);
+    return static_cast<uint32_t>(memory_.size() - 1);
+  }
+
+  void Retain(uint32_t id) { ++refs_[id]; }
+  void Release(uint32_t id) {
+    if (--refs_[id] == 0) free_list_.push_back(id);
+  }
+  void Copy(uint32_t from, uint32_t to) { std::memcpy(at(to), at(from), bytes_); }
+
+ private:
+  const size_t bytes_, max_;
+  std::vector<Memory> memory_;  // by id; grows as pieces are first used
+  std::vector<uint32_t> refs_;
+  std::vector<uint32_t> free_list_;  // allocated before, in use by nobody
+};
+
 }  // namespace
 
-// A block is one allocation: for each visit of a layer the keys of all its KV heads, then their
-// values.
+// A block: for each visit of a layer the keys of all its KV heads, then their values. A state: the
+// visits' parts one behind the other.
 struct KvPool::Impl {
   struct LayerPlace {
     size_t keys = 0;         // byte offset of head 0's keys
     size_t values = 0;       // of head 0's values
     size_t key_bytes = 0;    // between heads' keys
     size_t value_bytes = 0;  // between heads' values
+    size_t state = 0;        // floats before its part of a state
   };
 
   KvType type;
-  size_t max_blocks;
-  size_t block_bytes;
+  Pieces blocks;
+  bool recurrent;
+  Pieces states;
   std::vector<LayerPlace> layers;
-  std::vector<BlockMemory> memory;  // by BlockId; grows as blocks are first used
-  std::vector<uint32_t> refs;
-  std::vector<BlockId> free_list;  // allocated before, in use by nobody
 };
 
-KvPool::KvPool(const ModelConfig& config, KvType type, size_t max_blocks)
-    : impl_(std::make_unique<Impl>()) {
-  impl_->type = type;
-  impl_->max_blocks = max_blocks;
-  impl_->block_bytes = BytesPerBlock(config, type);
+KvPool::KvPool(const ModelConfig& config, KvType type, size_t max_blocks, size_t max_states)
+    : impl_(new Impl{type,
+                     Pieces(BytesPerBlock(config, type), max_blocks),
+                     BytesPerState(config) > 0,
+                     Pieces(BytesPerState(config), max_states),
+                     {}}) {
   size_t offset = 0;
+  size_t state = 0;
   for (uint32_t visit = 0; visit < config.num_visits(); ++visit) {
-    const auto rows = config.CachedBy(config.layers[visit % config.num_layers]);
+    const LayerConfig& layer = config.layers[visit % config.num_layers];
+    const auto rows = config.CachedBy(layer);
     const size_t key_bytes = RowsBytes(rows.key_width, type);
     const size_t value_bytes = RowsBytes(rows.value_width, type);
-    impl_->layers.push_back({offset, offset + rows.heads * key_bytes, key_bytes, value_bytes});
+    impl_->layers.push_back(
+        {offset, offset + rows.heads * key_bytes, key_bytes, value_bytes, state});
     offset += rows.heads * (key_bytes + value_bytes);
+    state += config.StateFloats(layer);
   }
 }
 
@@ -74,65 +127,69 @@ uint64_t KvPool::BytesPerBlock(const ModelConfig& config, KvType type) {
     bytes +=
         rows.heads * uint64_t{RowsBytes(rows.key_width, type) + RowsBytes(rows.value_width, type)};
   }
-  bytes *= config.num_loops;
-  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+  return WholeLines(bytes * config.num_loops);
 }
 
-size_t KvPool::max_blocks() const { return impl_->max_blocks; }
+size_t KvPool::max_blocks() const { return impl_->blocks.max(); }
 
-size_t KvPool::free_blocks() const {
-  return impl_->max_blocks - impl_->memory.size() + impl_->free_list.size();
-}
+size_t KvPool::free_blocks() const { return impl_->blocks.free(); }
 
 BlockId KvPool::Allocate() {
-  Impl& pool = *impl_;
-  if (!pool.free_list.empty()) {
-    const BlockId id = pool.free_list.back();
-    pool.free_list.pop_back();
-    pool.refs[id] = 1;
-    return id;
-  }
-  if (pool.memory.size() >= pool.max_blocks) {
-    throw Error(ErrorCode::kOutOfBudget, "the KV cache is full: all " +
-                                             std::to_string(pool.max_blocks * kBlockTokens) +
-                                             " positions are in use");
-  }
-  if (pool.memory.size() == pool.memory.capacity()) {
-    const size_t capacity = std::max<size_t>(64, 2 * pool.memory.size());
-    pool.refs.reserve(capacity);
-    pool.free_list.reserve(capacity);  // so that Release never allocates
-    pool.memory.reserve(capacity);
-  }
-  BlockMemory block(static_cast<uint8_t*>(std::aligned_alloc(kCacheLine, pool.block_bytes)));
-  if (block == nullptr) throw std::bad_alloc();
-  const BlockId id = static_cast<BlockId>(pool.memory.size());
-  pool.memory.push_back(std::move(block));
-  pool.refs.push_back(1);
-  return id;
+  if (const auto id = impl_->blocks.Allocate()) return *id;
+  throw Error(ErrorCode::kOutOfBudget, "the KV cache is full: all " +
+                                           std::to_string(max_blocks() * kBlockTokens) +
+                                           " positions are in use");
 }
 
-void KvPool::Retain(BlockId id) { ++impl_->refs[id]; }
+void KvPool::Retain(BlockId id) { impl_->blocks.Retain(id); }
 
-void KvPool::Release(BlockId id) {
-  if (--impl_->refs[id] == 0) impl_->free_list.push_back(id);
-}
+void KvPool::Release(BlockId id) { impl_->blocks.Release(id); }
 
-uint32_t KvPool::ref_count(BlockId id) const { return impl_->refs[id]; }
+uint32_t KvPool::ref_count(BlockId id) const { return impl_->blocks.refs(id); }
 
 void* KvPool::Keys(BlockId id, int layer, int head) {
   const Impl::LayerPlace& place = impl_->layers[static_cast<size_t>(layer)];
-  return impl_->memory[id].get() + place.keys + static_cast<size_t>(head) * place.key_bytes;
+  return impl_->blocks.at(id) + place.keys + static_cast<size_t>(head) * place.key_bytes;
 }
 
 void* KvPool::Values(BlockId id, int layer, int head) {
   const Impl::LayerPlace& place = impl_->layers[static_cast<size_t>(layer)];
-  return impl_->memory[id].get() + place.values + static_cast<size_t>(head) * place.value_bytes;
+  return impl_->blocks.at(id) + place.values + static_cast<size_t>(head) * place.value_bytes;
 }
 
 BlockId KvPool::Copy(BlockId id) {
   const BlockId copy = Allocate();
-  std::memcpy(impl_->memory[copy].get(), impl_->memory[id].get(), impl_->block_bytes);
+  impl_->blocks.Copy(id, copy);
   return copy;
+}
+
+bool KvPool::recurrent() const { return impl_->recurrent; }
+
+uint64_t KvPool::BytesPerState(const ModelConfig& config) {
+  uint64_t floats = 0;
+  for (const LayerConfig& layer : config.layers) floats += config.StateFloats(layer);
+  return floats == 0 ? 0 : WholeLines(floats * config.num_loops * sizeof(float));
+}
+
+size_t KvPool::max_states() const { return impl_->states.max(); }
+
+size_t KvPool::free_states() const { return impl_->states.free(); }
+
+StateId KvPool::AllocateState() {
+  if (const auto id = impl_->states.Allocate()) return *id;
+  throw Error(ErrorCode::kOutOfBudget,
+              "all " + std::to_string(max_states()) + " states of recurrent layers are in use");
+}
+
+void KvPool::RetainState(StateId id) { impl_->states.Retain(id); }
+
+void KvPool::ReleaseState(StateId id) { impl_->states.Release(id); }
+
+uint32_t KvPool::state_ref_count(StateId id) const { return impl_->states.refs(id); }
+
+float* KvPool::State(StateId id, int layer) {
+  return reinterpret_cast<float*>(impl_->states.at(id)) +
+         impl_->layers[static_cast<size_t>(layer)].state;
 }
 
 void StoreCachedRow(KvType type, const float* x, size_t n, void* first_row, size_t row) {
@@ -144,25 +201,54 @@ void StoreCachedRow(KvType type, const float* x, size_t n, void* first_row, size
   for (size_t i = 0; i < n; ++i) out[i] = F32ToF16(x[i]);
 }
 
+namespace {
+
+void RequireReusable(const Sequence& sequence, size_t length) {
+  if (sequence.ReusableLength(length) == length) return;
+  throw Error(ErrorCode::kInternal, "no state of the recurrent layers was kept after " +
+                                        std::to_string(length) + " positions");
+}
+
+}  // namespace
+
 Sequence::Sequence(KvPool* pool) : pool_(pool) {}
 
 Sequence::~Sequence() {
   for (BlockId id : blocks_) pool_->Release(id);
+  for (const Kept& kept : states_) pool_->ReleaseState(kept.state);
+  if (next_) pool_->ReleaseState(*next_);
 }
 
 Sequence::Sequence(Sequence&& other) noexcept
     : pool_(other.pool_),
       blocks_(std::exchange(other.blocks_, {})),
-      length_(std::exchange(other.length_, 0)) {}
+      states_(std::exchange(other.states_, {})),
+      next_(std::exchange(other.next_, std::nullopt)),
+      length_(std::exchange(other.length_, 0)),
+      keeps_last_(std::exchange(other.keeps_last_, false)) {}
 
 Sequence& Sequence::operator=(Sequence&& other) noexcept {
   std::swap(pool_, other.pool_);
   std::swap(blocks_, other.blocks_);
+  std::swap(states_, other.states_);
+  std::swap(next_, other.next_);
   std::swap(length_, other.length_);
+  std::swap(keeps_last_, other.keeps_last_);
   return *this;
 }
 
+size_t Sequence::ReusableLength(size_t length) const {
+  length = std::min(length, length_);
+  if (!pool_->recurrent()) return length;
+  size_t reusable = 0;
+  for (const Kept& kept : states_) {
+    if (kept.length <= length) reusable = kept.length;
+  }
+  return reusable;
+}
+
 Sequence Sequence::Fork(size_t length) const {
+  RequireReusable(*this, length);
   Sequence fork(pool_);
   const size_t whole = length / kBlockTokens;
   fork.blocks_.reserve(BlocksFor(length));
@@ -171,18 +257,60 @@ Sequence Sequence::Fork(size_t length) const {
     fork.blocks_.push_back(blocks_[i]);
   }
   if (length % kBlockTokens != 0) fork.blocks_.push_back(pool_->Copy(blocks_[whole]));
+  for (const Kept& kept : states_) {
+    if (kept.length > length) break;
+    fork.states_.push_back(kept);
+    pool_->RetainState(kept.state);
+  }
   fork.length_ = length;
+  fork.keeps_last_ = true;
   return fork;
 }
 
 void Sequence::Truncate(size_t length) {
   if (length > length_) return;
+  RequireReusable(*this, length);
   length_ = length;
   while (blocks_.size() > BlocksFor(length)) {
     pool_->Release(blocks_.back());
     blocks_.pop_back();
   }
+  while (!states_.empty() && states_.back().length > length) Release(states_.end() - 1);
+  keeps_last_ = true;
 }
+
+bool Sequence::HasRoom(size_t n) const {
+  if (BlocksNeeded(n) > pool_->free_blocks()) return false;
+  return n == 0 || !pool_->recurrent() || next_ || pool_->free_states() > 0 ||
+         FreedByForgetting() > 0;
+}
+
+// States that would be free if all that are kept to go back to were given up.
+size_t Sequence::FreedByForgetting() const {
+  size_t freed = 0;
+  for (size_t i = 0; i + 1 < states_.size(); ++i) {
+    freed += pool_->state_ref_count(states_[i].state) == 1 ? 1 : 0;
+  }
+  return freed;
+}
+
+void Sequence::Release(std::vector<Kept>::iterator kept) {
+  pool_->ReleaseState(kept->state);
+  states_.erase(kept);
+}
+
+void Sequence::ReserveState() {
+  if (!pool_->recurrent() || next_) return;
+  while (pool_->free_states() == 0 && FreedByForgetting() > 0) Release(states_.begin());
+  states_.reserve(kStatesPerSequence + 1);  // so that Commit never allocates
+  next_ = pool_->AllocateState();
+}
+
+const float* Sequence::State(int layer) const {
+  return length_ == 0 ? nullptr : pool_->State(states_.back().state, layer);
+}
+
+float* Sequence::NextState(int layer) const { return pool_->State(*next_, layer); }
 
 size_t Sequence::BlocksNeeded(size_t n) const {
   const size_t needed = BlocksFor(length_ + n);
@@ -196,6 +324,7 @@ void Sequence::Reserve(size_t n) {
   const size_t old_blocks = blocks_.size();
   const size_t needed = BlocksFor(length_ + n);
   try {
+    if (n > 0) ReserveState();
     if (needed > blocks_.capacity()) blocks_.reserve(std::max(needed, 2 * blocks_.capacity()));
     while (blocks_.size() < needed) blocks_.push_back(pool_->Allocate());
     // A partly filled block that another sequence also holds must not be written into.
@@ -216,6 +345,16 @@ void Sequence::Reserve(size_t n) {
   }
 }
 
-void Sequence::Commit(size_t n) { length_ += n; }
+void Sequence::Commit(size_t n) {
+  length_ += n;
+  if (n == 0 || !pool_->recurrent()) return;
+  // States after parts of a prompt stay: another prompt may begin like it. Those after single
+  // tokens go, and of too many the oldest but one: what all begin with is likely to be the first.
+  if (!states_.empty() && !keeps_last_) Release(states_.end() - 1);
+  if (states_.size() + kStatesToRun > kStatesPerSequence) Release(states_.begin() + 1);
+  states_.push_back({length_, *next_});
+  next_.reset();
+  keeps_last_ = n > 1;
+}
 
 }  // namespace moewe::model

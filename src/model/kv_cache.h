@@ -1,9 +1,11 @@
-// Keys and values in fixed blocks that sequences can share.
+// What sequences keep of the tokens they hold: keys and values in fixed blocks that sequences can
+// share, and the states of recurrent layers.
 #ifndef MOEWE_MODEL_KV_CACHE_H_
 #define MOEWE_MODEL_KV_CACHE_H_
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -14,6 +16,7 @@ struct ModelConfig;
 
 using kernels::KvType;
 using BlockId = uint32_t;
+using StateId = uint32_t;
 
 // Positions a block holds, in every visit of a layer.
 inline constexpr uint32_t kBlockTokens = 32;
@@ -22,12 +25,19 @@ constexpr size_t BlocksFor(size_t positions) {
   return (positions + kBlockTokens - 1) / kBlockTokens;
 }
 
-// All blocks of one model, allocated as needed up to `max_blocks`. Blocks are reference-counted so
-// that sequences with a common prefix share them. Not thread-safe: used by the thread that runs the
-// model.
+// Recurrent states of a sequence: the one it is in, the one that a step writes, and those to which
+// it can go back.
+inline constexpr size_t kStatesToRun = 2;
+inline constexpr size_t kStatesPerSequence = 4;
+
+// All blocks of one model, allocated as needed up to `max_blocks`, and likewise its states: one is
+// what all recurrent layers together carry from one position to the next. Both are
+// reference-counted so that sequences with a common prefix share them. Not thread-safe: used by the
+// thread that runs the model.
 class KvPool {
  public:
-  KvPool(const ModelConfig& config, KvType type, size_t max_blocks);
+  KvPool(const ModelConfig& config, KvType type, size_t max_blocks,
+         size_t max_states = kStatesPerSequence);
   ~KvPool();
 
   KvType type() const;
@@ -49,6 +59,18 @@ class KvPool {
   // A free block with the contents of `id`.
   BlockId Copy(BlockId id);
 
+  // Whether the model has recurrent layers; only then there are states.
+  bool recurrent() const;
+  static uint64_t BytesPerState(const ModelConfig& config);
+  size_t max_states() const;
+  size_t free_states() const;
+  StateId AllocateState();  // throws Error{kOutOfBudget} when none is free
+  void RetainState(StateId id);
+  void ReleaseState(StateId id);
+  uint32_t state_ref_count(StateId id) const;
+  // The part of layer visit `layer`: ModelConfig::StateFloats of them.
+  float* State(StateId id, int layer);
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
@@ -57,7 +79,7 @@ class KvPool {
 // Puts x[n] into row `row` of rows of n elements.
 void StoreCachedRow(KvType type, const float* x, size_t n, void* first_row, size_t row);
 
-// The cached state of one token sequence. Movable; the pool must outlive it.
+// What is cached of one token sequence. Movable; the pool must outlive it.
 class Sequence {
  public:
   explicit Sequence(KvPool* pool);
@@ -69,23 +91,44 @@ class Sequence {
   KvPool& pool() const { return *pool_; }
   const std::vector<BlockId>& blocks() const { return blocks_; }
 
-  // A second sequence with the first `length` positions, sharing whole blocks and copying the last
-  // partial one.
+  // The most positions, at most `length`, that Fork and Truncate can go back to. In a model with
+  // recurrent layers that is where a state was kept: after the last of the chunks of its prompt.
+  size_t ReusableLength(size_t length) const;
+  // A second sequence with the first `length` positions (a ReusableLength), sharing whole blocks
+  // and copying the last partial one.
   Sequence Fork(size_t length) const;
-  // Forgets positions from `length` on.
+  // Forgets positions from `length` (a ReusableLength) on.
   void Truncate(size_t length);
-  // Blocks that Reserve(n) would take from the pool.
-  size_t BlocksNeeded(size_t n) const;
-  // Makes room for `n` more positions (unsharing the last block if needed); length is unchanged.
-  // When the pool has too few blocks it throws Error{kOutOfBudget} and takes none.
+  // Whether Reserve(n) finds what it needs.
+  bool HasRoom(size_t n) const;
+  // Makes room for `n` more positions (unsharing the last block if needed, giving up states that
+  // were only kept to go back to); length is unchanged. When the pool has too few blocks or states
+  // it throws Error{kOutOfBudget} and takes no block.
   void Reserve(size_t n);
   // Counts n reserved positions as filled: the model calls it when a step is complete.
   void Commit(size_t n);
 
+  // Of a visit of a recurrent layer: the state after the last position (null: there is none, all
+  // zeros), and where a step, whose positions are reserved, writes the one after its own.
+  const float* State(int layer) const;
+  float* NextState(int layer) const;
+
  private:
+  struct Kept {
+    size_t length;
+    StateId state;
+  };
+  size_t BlocksNeeded(size_t n) const;
+  size_t FreedByForgetting() const;
+  void ReserveState();
+  void Release(std::vector<Kept>::iterator kept);
+
   KvPool* pool_;
   std::vector<BlockId> blocks_;
+  std::vector<Kept> states_;  // ascending; the last one is that after length_, if length_ > 0
+  std::optional<StateId> next_;
   size_t length_ = 0;
+  bool keeps_last_ = false;  // the last one of states_ stays when the next one comes
 };
 
 }  // namespace moewe::model

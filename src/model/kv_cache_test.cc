@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "model/config.h"
@@ -167,6 +168,113 @@ TEST(Sequence, MovingHandsTheBlocksOver) {
     EXPECT_EQ(pool.free_blocks(), 3u);
   }
   EXPECT_EQ(pool.free_blocks(), 4u);
+}
+
+// A model whose first layer has a state of 3 * 8 floats.
+ModelConfig Recurrent() {
+  ModelConfig config = TwoLayers();
+  config.hidden_size = 8;
+  config.linear.conv_taps = 4;
+  config.layers[0].mixer = MixerKind::kShortConv;
+  return config;
+}
+
+// A step of n positions whose state says how many there are then.
+void Step(Sequence& sequence, size_t n) {
+  sequence.Reserve(n);
+  *sequence.NextState(0) = static_cast<float>(sequence.length() + n);
+  sequence.Commit(n);
+  ASSERT_EQ(*sequence.State(0), static_cast<float>(sequence.length()));
+}
+
+TEST(States, AreOfRecurrentModelsOnly) {
+  EXPECT_EQ(KvPool::BytesPerState(TwoLayers()), 0u);
+  KvPool plain(TwoLayers(), KvType::kF32, 4);
+  EXPECT_FALSE(plain.recurrent());
+  Sequence sequence(&plain);
+  Append(sequence, 40, 0.0f);
+  EXPECT_EQ(sequence.ReusableLength(17), 17u);
+  EXPECT_EQ(plain.free_states(), plain.max_states());
+  EXPECT_EQ(KvPool::BytesPerState(Recurrent()), 2u * 64);  // 96, in whole cache lines
+}
+
+TEST(States, AreKeptAfterPartsOfAPromptNotAfterSingleTokens) {
+  KvPool pool(Recurrent(), KvType::kF32, 8, 4);
+  Sequence sequence(&pool);
+  EXPECT_EQ(sequence.State(0), nullptr);
+  Step(sequence, 10);
+  Step(sequence, 10);
+  for (int i = 0; i < 5; ++i) Step(sequence, 1);
+  EXPECT_EQ(sequence.ReusableLength(100), 25u);
+  EXPECT_EQ(sequence.ReusableLength(24), 20u);
+  EXPECT_EQ(sequence.ReusableLength(19), 10u);
+  EXPECT_EQ(sequence.ReusableLength(9), 0u);
+  EXPECT_EQ(pool.free_states(), 1u);  // what a step needs is always left
+}
+
+TEST(States, OfTooManyTheOldestButOneGoes) {
+  KvPool pool(Recurrent(), KvType::kF32, 8, 16);
+  Sequence sequence(&pool);
+  for (int i = 0; i < 6; ++i) Step(sequence, 10);
+  EXPECT_EQ(sequence.ReusableLength(59), 50u);
+  EXPECT_EQ(sequence.ReusableLength(49), 10u);
+  EXPECT_EQ(pool.free_states(), 16u - (kStatesPerSequence - 1));
+}
+
+TEST(States, ForkAndTruncateGoBackToOneThatWasKept) {
+  KvPool pool(Recurrent(), KvType::kF32, 8, 8);
+  Sequence sequence(&pool);
+  Step(sequence, 10);
+  Step(sequence, 7);
+  Step(sequence, 1);
+  Sequence fork = sequence.Fork(10);
+  EXPECT_EQ(*fork.State(0), 10.0f);
+  Step(fork, 1);
+  EXPECT_EQ(fork.ReusableLength(10), 10u);
+  EXPECT_EQ(*sequence.State(0), 18.0f);
+  sequence.Truncate(17);
+  EXPECT_EQ(*sequence.State(0), 17.0f);
+  EXPECT_THROW(static_cast<void>(sequence.Fork(9)), Error);
+  EXPECT_THROW(sequence.Truncate(16), Error);
+  EXPECT_EQ(sequence.length(), 17u);
+  sequence.Truncate(0);
+  EXPECT_EQ(sequence.State(0), nullptr);
+  {
+    const Sequence gone = std::move(fork);
+  }
+  EXPECT_EQ(pool.free_states(), pool.max_states());
+}
+
+TEST(States, WithoutRoomThoseToGoBackToAreGivenUp) {
+  KvPool pool(Recurrent(), KvType::kF32, 8, 3);
+  Sequence sequence(&pool);
+  Step(sequence, 10);
+  Step(sequence, 10);
+  Sequence other(&pool);
+  EXPECT_TRUE(other.HasRoom(1));
+  Step(other, 1);
+  EXPECT_TRUE(sequence.HasRoom(1));
+  Step(sequence, 1);
+  EXPECT_EQ(sequence.ReusableLength(20), 20u);
+  EXPECT_EQ(sequence.ReusableLength(19), 0u);
+  // Now neither can go on but by giving up what the other one needs.
+  EXPECT_TRUE(sequence.HasRoom(1));
+  EXPECT_FALSE(other.HasRoom(1));
+  EXPECT_THROW(other.Reserve(1), Error);
+  EXPECT_EQ(other.length(), 1u);
+  EXPECT_EQ(*other.State(0), 1.0f);
+}
+
+TEST(States, AStepThatFailsLeavesTheOldOne) {
+  KvPool pool(Recurrent(), KvType::kF32, 1, 4);
+  Sequence sequence(&pool);
+  Step(sequence, 30);
+  EXPECT_THROW(sequence.Reserve(10), Error);
+  EXPECT_EQ(*sequence.State(0), 30.0f);
+  sequence.Reserve(1);
+  *sequence.NextState(0) = -1.0f;  // and nothing is committed
+  EXPECT_EQ(*sequence.State(0), 30.0f);
+  Step(sequence, 2);
 }
 
 }  // namespace

@@ -33,6 +33,39 @@ inline constexpr std::string_view kQUp = "self_attn.q_b_proj.weight";
 inline constexpr std::string_view kKvDown = "self_attn.kv_a_proj_with_mqa.weight";
 inline constexpr std::string_view kKvDownNorm = "self_attn.kv_a_layernorm.weight";
 inline constexpr std::string_view kKvUp = "self_attn.kv_b_proj.weight";
+// Gated DeltaNet; both fused projections, or the four others.
+inline constexpr std::string_view kLinearQkvz = "linear_attn.in_proj_qkvz.weight";
+inline constexpr std::string_view kLinearBa = "linear_attn.in_proj_ba.weight";
+inline constexpr std::string_view kLinearQkv = "linear_attn.in_proj_qkv.weight";
+inline constexpr std::string_view kLinearGate = "linear_attn.in_proj_z.weight";
+inline constexpr std::string_view kLinearBeta = "linear_attn.in_proj_b.weight";
+inline constexpr std::string_view kLinearDecay = "linear_attn.in_proj_a.weight";
+inline constexpr std::string_view kLinearConv = "linear_attn.conv1d.weight";
+inline constexpr std::string_view kLinearRate = "linear_attn.A_log";
+inline constexpr std::string_view kLinearDecayBias = "linear_attn.dt_bias";
+inline constexpr std::string_view kLinearNorm = "linear_attn.norm.weight";
+inline constexpr std::string_view kLinearOut = "linear_attn.out_proj.weight";
+// Kimi Delta Attention; gate and decay by one matrix or by two.
+inline constexpr std::string_view kKdaQ = "kda_attn.q_proj.weight";
+inline constexpr std::string_view kKdaK = "kda_attn.k_proj.weight";
+inline constexpr std::string_view kKdaV = "kda_attn.v_proj.weight";
+inline constexpr std::string_view kKdaQConv = "kda_attn.q_conv1d.weight";
+inline constexpr std::string_view kKdaKConv = "kda_attn.k_conv1d.weight";
+inline constexpr std::string_view kKdaVConv = "kda_attn.v_conv1d.weight";
+inline constexpr std::string_view kKdaGate = "kda_attn.g_proj.weight";
+inline constexpr std::string_view kKdaGateDown = "kda_attn.g_a_proj.weight";
+inline constexpr std::string_view kKdaGateUp = "kda_attn.g_b_proj.weight";
+inline constexpr std::string_view kKdaDecay = "kda_attn.f_proj.weight";
+inline constexpr std::string_view kKdaDecayDown = "kda_attn.f_a_proj.weight";
+inline constexpr std::string_view kKdaDecayUp = "kda_attn.f_b_proj.weight";
+inline constexpr std::string_view kKdaBeta = "kda_attn.b_proj.weight";
+inline constexpr std::string_view kKdaRate = "kda_attn.A_log";
+inline constexpr std::string_view kKdaDecayBias = "kda_attn.dt_bias";
+inline constexpr std::string_view kKdaNorm = "kda_attn.o_norm.weight";
+inline constexpr std::string_view kKdaOut = "kda_attn.o_proj.weight";
+inline constexpr std::string_view kShortConv = "short_conv.conv.weight";
+inline constexpr std::string_view kShortConvIn = "short_conv.in_proj.weight";
+inline constexpr std::string_view kShortConvOut = "short_conv.out_proj.weight";
 inline constexpr std::string_view kRouter = "mlp.gate.weight";
 inline constexpr std::string_view kRouterBias = "mlp.gate.bias";
 inline constexpr std::string_view kExpertBias = "mlp.expert_bias";
@@ -50,19 +83,63 @@ inline constexpr std::string_view kGateBias = "gate_proj.bias";
 inline constexpr std::string_view kUpBias = "up_proj.bias";
 inline constexpr std::string_view kDownBias = "down_proj.bias";
 
-inline constexpr std::array kSingle = {kInputNorm,  kPostAttentionNorm,
-                                       kPreFfnNorm, kPostFfnNorm,
-                                       kQ,          kK,
-                                       kV,          kO,
-                                       kQBias,      kKBias,
-                                       kVBias,      kOBias,
-                                       kQNorm,      kKNorm,
-                                       kOutputGate, kSinks,
-                                       kQDown,      kQDownNorm,
-                                       kQUp,        kKvDown,
-                                       kKvDownNorm, kKvUp,
-                                       kRouter,     kRouterBias,
-                                       kExpertBias, kSharedExpertGate};
+inline constexpr std::array kSingle = {kInputNorm,
+                                       kPostAttentionNorm,
+                                       kPreFfnNorm,
+                                       kPostFfnNorm,
+                                       kQ,
+                                       kK,
+                                       kV,
+                                       kO,
+                                       kQBias,
+                                       kKBias,
+                                       kVBias,
+                                       kOBias,
+                                       kQNorm,
+                                       kKNorm,
+                                       kOutputGate,
+                                       kSinks,
+                                       kQDown,
+                                       kQDownNorm,
+                                       kQUp,
+                                       kKvDown,
+                                       kKvDownNorm,
+                                       kKvUp,
+                                       kLinearQkvz,
+                                       kLinearBa,
+                                       kLinearQkv,
+                                       kLinearGate,
+                                       kLinearBeta,
+                                       kLinearDecay,
+                                       kLinearConv,
+                                       kLinearRate,
+                                       kLinearDecayBias,
+                                       kLinearNorm,
+                                       kLinearOut,
+                                       kKdaQ,
+                                       kKdaK,
+                                       kKdaV,
+                                       kKdaQConv,
+                                       kKdaKConv,
+                                       kKdaVConv,
+                                       kKdaGate,
+                                       kKdaGateDown,
+                                       kKdaGateUp,
+                                       kKdaDecay,
+                                       kKdaDecayDown,
+                                       kKdaDecayUp,
+                                       kKdaBeta,
+                                       kKdaRate,
+                                       kKdaDecayBias,
+                                       kKdaNorm,
+                                       kKdaOut,
+                                       kShortConv,
+                                       kShortConvIn,
+                                       kShortConvOut,
+                                       kRouter,
+                                       kRouterBias,
+                                       kExpertBias,
+                                       kSharedExpertGate};
 
 // Whether a layer can have a tensor of this name.
 inline bool IsLayerRole(std::string_view name) {

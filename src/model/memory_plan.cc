@@ -6,7 +6,9 @@
 
 #include "base/size.h"
 #include "model/config.h"
+#include "model/linear_block.h"
 #include "model/mla_block.h"
+#include "model/short_conv_block.h"
 #include "model/skilled_checkpoint.h"
 #include "moewe/error.h"
 
@@ -26,7 +28,7 @@ uint64_t ActivationBytes(const ModelOutline& model, size_t rows, size_t logit_ro
   const ModelConfig& config = model.config();
   const uint64_t hidden = config.hidden_size;
   uint64_t q = 0, kv = 0, mix = 0, gate = 0;
-  uint64_t mla = 0, mla_once = 0;
+  uint64_t mla = 0, mla_once = 0, recurrent = 0;
   for (size_t i = 0; i < config.layers.size(); ++i) {
     const LayerConfig& layer = config.layers[i];
     const AttentionWeights& weights = model.weights().layers[i].attention;
@@ -35,13 +37,18 @@ uint64_t ActivationBytes(const ModelOutline& model, size_t rows, size_t logit_ro
       mla_once = std::max(mla_once, MlaScratch::FloatsOnce(config.mla, layer.num_heads));
       continue;
     }
+    if (layer.mixer == MixerKind::kShortConv) recurrent = ShortConvScratch::FloatsPerRow(hidden);
+    if (layer.mixer == MixerKind::kGatedDeltaNet || layer.mixer == MixerKind::kKda) {
+      recurrent = LinearScratch::FloatsPerRow(config.linear);
+    }
+    if (IsRecurrent(layer.mixer)) continue;
     q = std::max<uint64_t>(q, weights.q.rows);
     gate = std::max<uint64_t>(gate, weights.output_gate.rows);
     mix = std::max(mix, uint64_t{layer.num_heads} * layer.head_dim);
     kv = std::max(kv, uint64_t{layer.num_kv_heads} * layer.head_dim);
   }
   // Residual stream, its norm and a branch; queries, gates and what is mixed, new keys and values.
-  uint64_t floats = 3 * hidden + q + gate + mix + 2 * kv + mla;
+  uint64_t floats = 3 * hidden + q + gate + mix + 2 * kv + mla + recurrent;
   for (const Rope& rope : config.ropes) floats += rope.rotary_dim;
   // Gate and up of an FFN, and every chosen expert's output.
   uint64_t ffn = 2 * uint64_t{config.intermediate_size};
@@ -97,6 +104,8 @@ class Planner {
     plan.blended = BlendedBytes(model_.checkpoint());
     plan.skills = request_.skill_reserve;
     plan.program += request_.beside;
+    plan.states = std::max<size_t>(request_.sequences, 1) * kStatesPerSequence *
+                  KvPool::BytesPerState(config_);
     return plan;
   }
 
@@ -106,7 +115,8 @@ class Planner {
     const size_t rows = plan->chunk + std::max<size_t>(request_.sequences, 1) - 1;
     plan->activations = ActivationBytes(model_, rows, std::min(request_.logit_rows, rows));
     if (request_.router != nullptr) {
-      plan->skills += ActivationBytes(*request_.router, plan->chunk, 0);
+      plan->skills += ActivationBytes(*request_.router, plan->chunk, 0) +
+                      kStatesPerSequence * KvPool::BytesPerState(request_.router->config());
     }
   }
 
@@ -216,13 +226,14 @@ void RequireFit(const MemoryPlan& plan, const std::string& file) {
   if (plan.fits()) return;
   throw Error(
       ErrorCode::kOutOfBudget,
-      fmt::format("{} are needed, {} more than the budget of {}: trunk {}, experts {}{}, KV cache "
-                  "{} ({} positions), activations {}, tokenizer {}, program {}",
-                  FormatSize(plan.total()), FormatSize(plan.total() - plan.budget),
-                  FormatSize(plan.budget), FormatSize(plan.trunk), ExpertsText(plan),
-                  plan.skills == 0 ? "" : ", skills " + FormatSize(plan.skills),
-                  FormatSize(plan.kv), plan.context, FormatSize(plan.activations),
-                  FormatSize(plan.tokenizer), FormatSize(plan.program)),
+      fmt::format(
+          "{} are needed, {} more than the budget of {}: trunk {}, experts {}{}, KV cache "
+          "{} ({} positions){}, activations {}, tokenizer {}, program {}",
+          FormatSize(plan.total()), FormatSize(plan.total() - plan.budget), FormatSize(plan.budget),
+          FormatSize(plan.trunk), ExpertsText(plan),
+          plan.skills == 0 ? "" : ", skills " + FormatSize(plan.skills), FormatSize(plan.kv),
+          plan.context, plan.states == 0 ? "" : ", recurrent states " + FormatSize(plan.states),
+          FormatSize(plan.activations), FormatSize(plan.tokenizer), FormatSize(plan.program)),
       {file, "--memory", {}});
 }
 

@@ -76,6 +76,7 @@ struct MemoryPlan {
   uint64_t blended = 0;      // of both: skills' tensors mixed in f32, which are not in the file
   uint64_t skills = 0;       // routing a prompt to skills, and the weights reserved for them
   uint64_t kv = 0;           // of `context` positions in every sequence
+  uint64_t states = 0;       // of recurrent layers, in every sequence
   uint64_t activations = 0;  // of one step
   uint64_t tokenizer = 0;
   uint64_t program = kProgramBytes;  // with what the request needs beside the model
@@ -84,8 +85,8 @@ struct MemoryPlan {
   bool shrunk = false;  // the context is smaller than it would have been with more memory
 
   uint64_t total() const {
-    return trunk + (streamed ? arena + held : experts) + skills + kv + activations + tokenizer +
-           program;
+    return trunk + (streamed ? arena + held : experts) + skills + kv + states + activations +
+           tokenizer + program;
   }
   bool fits() const { return total() <= budget; }
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "kernels/attention.h"
@@ -17,7 +18,7 @@ constexpr float kInnerNormEps = 1e-6f;
 
 uint64_t MlaScratch::FloatsPerRow(const MlaConfig& mla, uint64_t heads) {
   const uint64_t of_head = mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.key_width() +
-                           mla.kv_lora_rank + mla.v_head_dim;
+                           mla.kv_lora_rank + mla.v_head_dim + 1;
   return mla.q_lora_rank + mla.key_width() + heads * of_head;
 }
 
@@ -36,6 +37,8 @@ MlaBlock::MlaBlock(int visit, const ModelConfig& config, const MlaWeights& weigh
       q_width_(size_t{shape_.num_heads} * shape_.head_dim),
       key_width_(mla_.key_width()),
       head_rows_(size_t{mla_.qk_nope_head_dim} + mla_.v_head_dim),
+      q_nope_(mla_.rope_first ? mla_.qk_rope_head_dim : 0),
+      q_rope_(mla_.rope_first ? 0 : mla_.qk_nope_head_dim),
       no_heads_(mask.no_heads),
       heads_(mask.heads) {
   if (!heads_.empty()) return;
@@ -85,6 +88,11 @@ void MlaBlock::Project(const Step& step, const float* x) {
   q_ = scratch_.q.Need(n * q_width_);
   k_ = scratch_.k.Need(n * key_width_);
   const kernels::Projection k{weights_.kv_down, nullptr, k_, key_width_};
+  if (!weights_.gate.empty()) {
+    gate_ = scratch_.gate.Need(n * shape_.num_heads);
+    const kernels::Projection gate{weights_.gate, nullptr, gate_, shape_.num_heads};
+    step.compute->Project({&gate, 1}, x, n, config_.hidden_size);
+  }
   if (mla_.q_lora_rank == 0) {
     const std::array<kernels::Projection, 2> both{{{weights_.q, nullptr, q_, q_width_}, k}};
     step.compute->Project(both, x, n, config_.hidden_size);
@@ -114,7 +122,7 @@ void MlaBlock::PrepareRow(const Step& step, size_t row) {
     };
     rotate(k + mla_.kv_lora_rank);
     for (const uint32_t head : heads_) {
-      rotate(q_ + row * q_width_ + head * shape_.head_dim + mla_.qk_nope_head_dim);
+      rotate(q_ + row * q_width_ + head * shape_.head_dim + q_rope_);
     }
   }
   const StepRow place = step.rows[row];
@@ -167,8 +175,9 @@ void MlaBlock::AttendHeads(const Step& step, size_t row, size_t first) {
     float* latent = latent_q_ + (row * shape_.num_heads + head) * key_width_;
     const float* keys = kv_up_ + head * head_rows_ * rank;
     std::fill_n(latent, rank, 0.0f);
-    for (size_t j = 0; j < nope; ++j) kernels::AddScaled(latent, keys + j * rank, own[j], rank);
-    std::memcpy(latent + rank, own + nope, mla_.qk_rope_head_dim * sizeof(float));
+    for (size_t j = 0; j < nope; ++j)
+      kernels::AddScaled(latent, keys + j * rank, own[q_nope_ + j], rank);
+    std::memcpy(latent + rank, own + q_rope_, mla_.qk_rope_head_dim * sizeof(float));
     q[i] = latent;
     mix[i] = latent_mix_ + (row * shape_.num_heads + head) * rank;
   }
@@ -181,6 +190,9 @@ void MlaBlock::AttendHeads(const Step& step, size_t row, size_t first) {
     for (size_t j = 0; j < mla_.v_head_dim; ++j) {
       out[j] = kernels::Dot(values + j * rank, mix[i], rank);
     }
+    if (gate_ == nullptr) continue;
+    const float gate = 1.0f / (1.0f + std::exp(-gate_[row * shape_.num_heads + head]));
+    for (size_t j = 0; j < mla_.v_head_dim; ++j) out[j] *= gate;
   }
 }
 

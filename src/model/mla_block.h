@@ -23,6 +23,7 @@ struct MlaScratch {
   Scratch<float> kv_up;         // decoded: [heads * (nope + v), kv_lora_rank]
   Scratch<float> q_down, q, k;  // a row's values: [q_lora_rank], [heads * head_dim], [key_width]
   Scratch<float> latent_q, latent_mix, mixed;  // [heads * key_width], [heads * rank], [heads * v]
+  Scratch<float> gate;                         // [heads]
   Scratch<const void*> blocks;
   Scratch<size_t> first_block;
 
@@ -56,11 +57,12 @@ class MlaBlock {
   const MlaWeights& weights_;
   MlaScratch& scratch_;
   const size_t q_width_, key_width_, head_rows_;
+  const size_t q_nope_, q_rope_;  // where these parts of a head's query begin
   const bool no_heads_;
   std::vector<uint32_t> heads_;  // that are computed, ascending
   // Of the step that runs.
   float *kv_up_ = nullptr, *q_ = nullptr, *k_ = nullptr, *latent_q_ = nullptr;
-  float *latent_mix_ = nullptr, *mixed_ = nullptr;
+  float *latent_mix_ = nullptr, *mixed_ = nullptr, *gate_ = nullptr;
   const void** blocks_ = nullptr;  // [chunk][block], chunks at first_block_
   size_t* first_block_ = nullptr;
 };

@@ -13,6 +13,7 @@ using Json = nlohmann::ordered_json;
 
 // The factor that RotaryDim() takes to `dim`, also when it is computed in f32.
 double PartialFactor(uint32_t dim, uint32_t head_dim) {
+  if (head_dim == 0) return 1.0;
   double factor = static_cast<double>(dim) / head_dim;
   while (static_cast<uint32_t>(factor * head_dim) < dim) factor = std::nextafter(factor, 2.0);
   return factor;

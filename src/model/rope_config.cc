@@ -114,6 +114,7 @@ void ReadLongrope(const JsonKeys& scaling, uint32_t original, uint32_t max_posit
 
 uint32_t RotaryDim(const JsonKeys& keys, std::string_view key, double partial_factor,
                    uint32_t head_dim) {
+  if (head_dim == 0) return 0;  // nothing can rotate
   const auto dim = static_cast<uint32_t>(partial_factor * head_dim);
   if (dim < 2 || dim % 2 != 0) {
     keys.Fail(key, fmt::format("{} of head_dim {} rotates {} channels: must be even and at least 2",

@@ -39,6 +39,7 @@ struct Step {
   kernels::Compute* compute = nullptr;
   std::span<const StepRow> rows;         // a chunk's rows are adjacent and ascending
   std::span<Sequence* const> sequences;  // one a chunk, with room for its rows reserved
+  std::span<const size_t> first_rows;    // of the chunks, and the number of all rows
   std::span<const RopeTable> ropes;      // by ModelConfig::ropes index, for these rows
   ForwardObserver* observer = nullptr;
   const float* residual = nullptr;  // the residual stream [rows, hidden], as it is at any moment

@@ -40,8 +40,10 @@ class Selector {
           Live(mask_.ffn_rows[visit % mask_.ffn_rows.size()], header_.intermediate_size,
                weights.ffn.gate.rows, layer, "neurons", &result.no_neurons);
     }
-    result.heads = Live(mask_.head_rows[layer], header_.num_attention_heads,
-                        config_.layers[layer].num_heads, layer, "heads", &result.no_heads);
+    if (!IsRecurrent(config_.layers[layer].mixer)) {
+      result.heads = Live(mask_.head_rows[layer], header_.num_attention_heads,
+                          config_.layers[layer].num_heads, layer, "heads", &result.no_heads);
+    }
     if (weights.is_moe && !mask_.expert_rows.empty()) {
       bool none = false;
       const uint64_t experts = weights.moe.experts.size();

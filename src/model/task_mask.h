@@ -38,7 +38,7 @@ struct TaskMask {
 //
 // A row speaks of a layer only if it has the layer's own width (dense FFN neurons, query heads,
 // experts); one without a dead bit never matters. Rows for a part that the layer does not have
-// (neurons of a layer with experts, experts of a dense one) are ignored.
+// (neurons of a layer with experts, experts of a dense one, heads of a recurrent one) are ignored.
 //
 // Throws Error{kUnknownName} listing the names, Error{kParse} for two masks of that name and for a
 // live layer without a routable expert, Error{kUnsupported} for a row that restricts a layer of

@@ -45,6 +45,29 @@ uint64_t MlaBytes(const MlaWeights& mla, const LayerMask& mask) {
   return bytes;
 }
 
+uint64_t LinearBytes(const LinearWeights& linear) {
+  uint64_t bytes = 0;
+  for (const Matrix* matrix : linear.matrices()) bytes += SizeOf(*matrix);
+  for (const auto* vector : linear.vectors()) bytes += SizeOf(*vector);
+  return bytes;
+}
+
+uint64_t MixerBytes(const LayerWeights& layer, const LayerConfig& shape, const LayerMask& mask) {
+  switch (shape.mixer) {
+    case MixerKind::kAttention:
+      return AttentionBytes(layer.attention, shape, mask);
+    case MixerKind::kMla:
+      return MlaBytes(layer.mla, mask);
+    case MixerKind::kGatedDeltaNet:
+    case MixerKind::kKda:
+      return LinearBytes(layer.linear);
+    case MixerKind::kShortConv:
+      return SizeOf(layer.short_conv.in) + SizeOf(layer.short_conv.out) +
+             SizeOf(layer.short_conv.conv);
+  }
+  return 0;
+}
+
 uint64_t FfnBytes(const FfnMatrices& ffn, const LayerMask& mask) {
   if (mask.no_neurons) return 0;
   if (mask.neurons.empty()) return SizeOf(ffn);
@@ -88,8 +111,7 @@ uint64_t WeightBytesPerToken(const Weights& weights, const ModelConfig& config,
       bytes += SizeOf(*norm);
     }
     const LayerConfig& shape = config.layers[visit % config.num_layers];
-    bytes += shape.mixer == MixerKind::kMla ? MlaBytes(layer.mla, of_visit)
-                                            : AttentionBytes(layer.attention, shape, of_visit);
+    bytes += MixerBytes(layer, shape, of_visit);
     bytes += layer.is_moe ? MoeBytes(layer.moe, config, of_visit) : FfnBytes(layer.ffn, of_visit);
   }
   return bytes;

@@ -75,22 +75,34 @@ Transformer::Transformer(std::shared_ptr<const formats::Checkpoint> checkpoint, 
     const LayerWeights& layer = weights_.layers[i % config_.num_layers];
     const LayerMask& masked = mask_.visits.empty() ? kWhole : mask_.visits[i];
     const int visit = static_cast<int>(i);
-    const auto mixer = [&]() -> std::variant<AttentionBlock, MlaBlock> {
-      if (config_.layers[i % config_.num_layers].mixer == MixerKind::kMla) {
-        return MlaBlock(visit, config_, layer.mla, masked, &mla_scratch_);
-      }
-      return AttentionBlock(visit, config_, layer.attention, masked, &attention_scratch_);
-    };
+    Mixer mixer = MakeMixer(visit, layer, masked);
     if (layer.is_moe) {
-      visits_.push_back({&layer, masked.live, mixer(),
+      visits_.push_back({&layer, masked.live, std::move(mixer),
                          MoeBlock(visit, config_, weights_, masked, *checkpoint_, verify_experts,
                                   stream_.get(), &moe_scratch_)});
     } else {
-      visits_.push_back({&layer, masked.live, mixer(), DenseFfnBlock(config_, layer.ffn, masked)});
+      visits_.push_back(
+          {&layer, masked.live, std::move(mixer), DenseFfnBlock(config_, layer.ffn, masked)});
     }
   }
   LinkBlocks();
   for (const Rope& rope : config_.ropes) ropes_.emplace_back(&rope);
+}
+
+Transformer::Mixer Transformer::MakeMixer(int visit, const LayerWeights& layer,
+                                          const LayerMask& masked) {
+  switch (config_.layers[static_cast<size_t>(visit) % config_.num_layers].mixer) {
+    case MixerKind::kMla:
+      return MlaBlock(visit, config_, layer.mla, masked, &mla_scratch_);
+    case MixerKind::kGatedDeltaNet:
+    case MixerKind::kKda:
+      return LinearBlock(visit, config_, layer.linear, &linear_scratch_);
+    case MixerKind::kShortConv:
+      return ShortConvBlock(visit, config_, layer.short_conv, &short_conv_scratch_);
+    case MixerKind::kAttention:
+      break;
+  }
+  return AttentionBlock(visit, config_, layer.attention, masked, &attention_scratch_);
 }
 
 // Each MoE block to the one that runs after it.
@@ -124,7 +136,7 @@ void Transformer::Forward(std::span<const SequenceChunk> chunks, std::vector<flo
   Check(chunks);
   Prepare(chunks);
   if (rows_.empty()) return;
-  const Step step{&compute_, rows_, sequences_, ropes_, observer, hidden_};
+  const Step step{&compute_, rows_, sequences_, first_rows_, ropes_, observer, hidden_};
   Embed(chunks);
   if (observer != nullptr) observer->OnHidden(-1, hidden_, rows_.size());
   for (uint32_t i = 0; i < config_.num_visits(); ++i) {
@@ -157,14 +169,17 @@ void Transformer::Check(std::span<const SequenceChunk> chunks) const {
 void Transformer::Prepare(std::span<const SequenceChunk> chunks) {
   rows_.clear();
   sequences_.clear();
+  first_rows_.clear();
   for (uint32_t c = 0; c < chunks.size(); ++c) {
     Sequence& sequence = *chunks[c].sequence;
     sequence.Reserve(chunks[c].tokens.size());
     sequences_.push_back(&sequence);
+    first_rows_.push_back(rows_.size());
     for (size_t t = 0; t < chunks[c].tokens.size(); ++t) {
       rows_.push_back({c, static_cast<uint32_t>(sequence.length() + t)});
     }
   }
+  first_rows_.push_back(rows_.size());
   const size_t n = rows_.size();
   hidden_ = hidden_scratch_.Need(n * config_.hidden_size);
   normed_ = normed_scratch_.Need(n * config_.hidden_size);

@@ -12,8 +12,10 @@
 #include "model/attention_block.h"
 #include "model/expert_stream.h"
 #include "model/ffn_block.h"
+#include "model/linear_block.h"
 #include "model/mla_block.h"
 #include "model/model.h"
+#include "model/short_conv_block.h"
 #include "model/step.h"
 #include "model/task_mask.h"
 #include "model/weights.h"
@@ -59,14 +61,16 @@ class Transformer : public Model {
                ForwardObserver* observer) override;
 
  private:
+  using Mixer = std::variant<AttentionBlock, MlaBlock, LinearBlock, ShortConvBlock>;
   // What one visit of a layer is, decided at load.
   struct Layer {
     const LayerWeights* weights;
     bool live;  // false: a task mask leaves the layer out
-    std::variant<AttentionBlock, MlaBlock> mixer;
+    Mixer mixer;
     std::variant<DenseFfnBlock, MoeBlock> ffn;
   };
 
+  Mixer MakeMixer(int visit, const LayerWeights& layer, const LayerMask& masked);
   void Check(std::span<const SequenceChunk> chunks) const;
   // Rows, sequences and rope tables of the batch; room in the sequences.
   void Prepare(std::span<const SequenceChunk> chunks);
@@ -90,12 +94,15 @@ class Transformer : public Model {
 
   AttentionScratch attention_scratch_;
   MlaScratch mla_scratch_;
+  LinearScratch linear_scratch_;
+  ShortConvScratch short_conv_scratch_;
   MoeScratch moe_scratch_;
   std::vector<Layer> visits_;  // pass-major, num_loops * num_layers
 
   // Of the step that runs.
   std::vector<StepRow> rows_;
   std::vector<Sequence*> sequences_;
+  std::vector<size_t> first_rows_;
   std::vector<RopeTable> ropes_;
   Scratch<float> hidden_scratch_, normed_scratch_, branch_scratch_;
   float* hidden_ = nullptr;  // [rows, hidden]: the residual stream

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -157,6 +158,16 @@ class Binder {
     return quant::Decode(tensor.dtype, tensor.bytes, shape, WhereOf(tensor));
   }
 
+  // `count` elements of whatever shape.
+  std::vector<float> BindElements(const std::string& name, uint64_t count) {
+    const TensorView& tensor = out_.tensors[Take(name, TensorUse::kTrunk)];
+    const quant::MatrixShape shape = tensor.matrix();
+    if (shape.rows * shape.cols != count) WrongShape(tensor, fmt::format("{} elements", count));
+    if (!MayRead(tensor, TensorUse::kTrunk)) return std::vector<float>(count);
+    VerifyUnlessExpert(tensor, TensorUse::kTrunk);
+    return quant::Decode(tensor.dtype, tensor.bytes, shape, WhereOf(tensor));
+  }
+
   std::vector<float> BindOptional(const std::string& name, uint64_t size, uint64_t or_size = 0) {
     return Has(name) ? BindVector(name, size, or_size) : std::vector<float>();
   }
@@ -177,10 +188,22 @@ class Binder {
     } else {
       layer.ffn_norm = BindVector(Named(prefix, roles::kPostAttentionNorm), hidden);
     }
-    if (config_.layers[i].mixer == MixerKind::kMla) {
-      BindMla(prefix, config_.layers[i], &layer.mla);
-    } else {
-      BindAttention(prefix, config_.layers[i], &layer.attention);
+    switch (config_.layers[i].mixer) {
+      case MixerKind::kAttention:
+        BindAttention(prefix, config_.layers[i], &layer.attention);
+        break;
+      case MixerKind::kMla:
+        BindMla(prefix, config_.layers[i], &layer.mla);
+        break;
+      case MixerKind::kGatedDeltaNet:
+        BindGatedDeltaNet(prefix, &layer.linear);
+        break;
+      case MixerKind::kKda:
+        BindKda(prefix, &layer.linear);
+        break;
+      case MixerKind::kShortConv:
+        BindShortConv(prefix, &layer.short_conv);
+        break;
     }
     layer.is_moe = Has(Named(prefix, roles::kRouter));
     if (layer.is_moe) {
@@ -264,7 +287,97 @@ class Binder {
     out->kv_down_norm = BindVector(Named(prefix, roles::kKvDownNorm), mla.kv_lora_rank);
     out->kv_up = BindMatrix(Named(prefix, roles::kKvUp),
                             heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank);
+    if (Has(Named(prefix, roles::kOutputGate))) {
+      out->gate = BindMatrix(Named(prefix, roles::kOutputGate), heads, hidden);
+    }
     out->o = BindMatrix(Named(prefix, roles::kO), hidden, heads * mla.v_head_dim);
+  }
+
+  void BindGatedDeltaNet(const std::string& prefix, LinearWeights* out) {
+    const uint64_t hidden = config_.hidden_size;
+    const LinearConfig& linear = config_.linear;
+    if (Has(Named(prefix, roles::kLinearQkvz))) {
+      out->qkvz = BindMatrix(Named(prefix, roles::kLinearQkvz),
+                             uint64_t{linear.channels()} + linear.values(), hidden);
+      out->ba =
+          BindMatrix(Named(prefix, roles::kLinearBa), uint64_t{2} * linear.value_heads, hidden);
+    } else {
+      out->qkv = BindMatrix(Named(prefix, roles::kLinearQkv), linear.channels(), hidden);
+      out->gate = BindMatrix(Named(prefix, roles::kLinearGate), linear.values(), hidden);
+      out->beta = BindMatrix(Named(prefix, roles::kLinearBeta), linear.value_heads, hidden);
+      out->decay = BindMatrix(Named(prefix, roles::kLinearDecay), linear.value_heads, hidden);
+    }
+    out->out = BindMatrix(Named(prefix, roles::kLinearOut), hidden, linear.values());
+    out->conv = BindConv({Named(prefix, roles::kLinearConv)}, {linear.channels()});
+    out->rate = Rates(Named(prefix, roles::kLinearRate), 1);
+    out->decay_bias = BindVector(Named(prefix, roles::kLinearDecayBias), linear.value_heads);
+    out->norm = BindVector(Named(prefix, roles::kLinearNorm), linear.value_dim);
+  }
+
+  void BindKda(const std::string& prefix, LinearWeights* out) {
+    const uint64_t hidden = config_.hidden_size;
+    const LinearConfig& linear = config_.linear;
+    out->q = BindMatrix(Named(prefix, roles::kKdaQ), linear.keys(), hidden);
+    out->k = BindMatrix(Named(prefix, roles::kKdaK), linear.keys(), hidden);
+    out->v = BindMatrix(Named(prefix, roles::kKdaV), linear.values(), hidden);
+    const auto one_or_two = [&](std::string_view whole, std::string_view down, std::string_view up,
+                                uint64_t rows, std::array<Matrix*, 3> to) {
+      if (Has(Named(prefix, whole))) {
+        *to[0] = BindMatrix(Named(prefix, whole), rows, hidden);
+        return;
+      }
+      *to[1] = BindMatrix(Named(prefix, down), kAny, hidden);
+      *to[2] = BindMatrix(Named(prefix, up), rows, to[1]->rows);
+      if (to[1]->rows > rows) {
+        WrongShape(out_.tensors[by_name_.at(Named(prefix, down))],
+                   fmt::format("at most {} rows", rows));
+      }
+    };
+    one_or_two(roles::kKdaGate, roles::kKdaGateDown, roles::kKdaGateUp, linear.values(),
+               {&out->gate, &out->gate_down, &out->gate_up});
+    one_or_two(roles::kKdaDecay, roles::kKdaDecayDown, roles::kKdaDecayUp, linear.keys(),
+               {&out->decay, &out->decay_down, &out->decay_up});
+    out->beta = BindMatrix(Named(prefix, roles::kKdaBeta), linear.value_heads, hidden);
+    out->out = BindMatrix(Named(prefix, roles::kKdaOut), hidden, linear.values());
+    out->conv = BindConv({Named(prefix, roles::kKdaQConv), Named(prefix, roles::kKdaKConv),
+                          Named(prefix, roles::kKdaVConv)},
+                         {linear.keys(), linear.keys(), linear.values()});
+    out->rate = Rates(Named(prefix, roles::kKdaRate), linear.key_dim);
+    out->decay_bias = BindElements(Named(prefix, roles::kKdaDecayBias), linear.keys());
+    out->norm = BindVector(Named(prefix, roles::kKdaNorm), linear.value_dim);
+  }
+
+  void BindShortConv(const std::string& prefix, ShortConvWeights* out) {
+    const uint64_t hidden = config_.hidden_size;
+    out->in = BindMatrix(Named(prefix, roles::kShortConvIn), 3 * hidden, hidden);
+    out->out = BindMatrix(Named(prefix, roles::kShortConvOut), hidden, hidden);
+    out->conv = BindConv({Named(prefix, roles::kShortConv)}, {hidden});
+  }
+
+  // exp(A_log) of each head, `times` over.
+  std::vector<float> Rates(const std::string& name, uint64_t times) {
+    std::vector<float> rates;
+    for (const float log : BindElements(name, config_.linear.value_heads)) {
+      rates.insert(rates.end(), times, std::exp(log));
+    }
+    return rates;
+  }
+
+  // Convolutions side by side, each stored as [channels, 1, taps], as [taps, all channels].
+  std::vector<float> BindConv(const std::vector<std::string>& names,
+                              const std::vector<uint64_t>& channels) {
+    const uint64_t taps = config_.linear.conv_taps;
+    std::vector<float> stored;
+    for (size_t i = 0; i < names.size(); ++i) {
+      const std::vector<float> part = BindElements(names[i], channels[i] * taps);
+      stored.insert(stored.end(), part.begin(), part.end());
+    }
+    const uint64_t all = stored.size() / taps;
+    std::vector<float> conv(stored.size());
+    for (uint64_t c = 0; c < all; ++c) {
+      for (uint64_t t = 0; t < taps; ++t) conv[t * all + c] = stored[c * taps + t];
+    }
+    return conv;
   }
 
   // `width` rows of gate and up; kAny: as many as there are.
@@ -387,6 +500,10 @@ class Binder {
       trunk += size(a.q) + size(a.k) + size(a.v) + size(a.o) + size(a.output_gate);
       for (const Matrix* matrix : layer.mla.matrices()) trunk += size(*matrix);
       trunk += floats(layer.mla.q_down_norm) + floats(layer.mla.kv_down_norm);
+      for (const Matrix* matrix : layer.linear.matrices()) trunk += size(*matrix);
+      for (const auto* v : layer.linear.vectors()) trunk += floats(*v);
+      trunk +=
+          size(layer.short_conv.in) + size(layer.short_conv.out) + floats(layer.short_conv.conv);
       for (const auto* v :
            {&layer.attention_norm, &layer.attention_post_norm, &layer.ffn_norm,
             &layer.ffn_post_norm, &a.q_bias, &a.k_bias, &a.v_bias, &a.o_bias, &a.q_norm, &a.k_norm,

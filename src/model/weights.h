@@ -35,7 +35,8 @@ struct AttentionWeights {
 };
 
 // Multi-head latent attention; a head's rows of q_up (or q): qk_nope_head_dim, then
-// qk_rope_head_dim; of kv_up: qk_nope_head_dim rows for keys, then v_head_dim for values.
+// qk_rope_head_dim (MlaConfig::rope_first: the other way round); of kv_up: qk_nope_head_dim rows
+// for keys, then v_head_dim for values.
 struct MlaWeights {
   kernels::Matrix q;                // [heads * head_dim, hidden], or ...
   kernels::Matrix q_down, q_up;     // [q_lora_rank, hidden], [heads * head_dim, q_lora_rank]
@@ -43,12 +44,47 @@ struct MlaWeights {
   kernels::Matrix kv_down;          // [kv_lora_rank + qk_rope_head_dim, hidden]
   std::vector<float> kv_down_norm;  // [kv_lora_rank]
   kernels::Matrix kv_up;            // [heads * (qk_nope_head_dim + v_head_dim), kv_lora_rank]
+  kernels::Matrix gate;             // [heads, hidden]; sigmoid of it scales a head; optional
   kernels::Matrix o;                // [hidden, heads * v_head_dim]
 
   // All of them, for sums of bytes.
-  std::array<const kernels::Matrix*, 6> matrices() const {
-    return {&q, &q_down, &q_up, &kv_down, &kv_up, &o};
+  std::array<const kernels::Matrix*, 7> matrices() const {
+    return {&q, &q_down, &q_up, &kv_down, &kv_up, &gate, &o};
   }
+};
+
+// Gated DeltaNet and Kimi Delta Attention; sizes as LinearConfig has them. A decay is of a value
+// head, in the latter of a channel of the keys.
+struct LinearWeights {
+  kernels::Matrix qkv;      // [channels, hidden], or ...
+  kernels::Matrix q, k, v;  // [keys, hidden] twice, [values, hidden], or ...
+  // ... with gate, beta and decay, a key head after the other: its query, key, values and their
+  // gates; the values' betas and decays (Qwen3-Next).
+  kernels::Matrix qkvz, ba;            // [channels + values, hidden], [2 * value_heads, hidden]
+  kernels::Matrix gate;                // [values, hidden], or ...
+  kernels::Matrix gate_down, gate_up;  // [any, hidden], [values, any]
+  kernels::Matrix decay;               // [decays, hidden], or ...
+  kernels::Matrix decay_down, decay_up;
+  kernels::Matrix beta;           // [value_heads, hidden]
+  kernels::Matrix out;            // [hidden, values]
+  std::vector<float> conv;        // [conv_taps, channels], oldest first
+  std::vector<float> rate;        // [decays]: exp(A_log)
+  std::vector<float> decay_bias;  // [decays]
+  std::vector<float> norm;        // [value_dim]
+
+  std::array<const kernels::Matrix*, 14> matrices() const {
+    return {&qkv,       &q,       &k,     &v,          &qkvz,     &ba,   &gate,
+            &gate_down, &gate_up, &decay, &decay_down, &decay_up, &beta, &out};
+  }
+  std::array<const std::vector<float>*, 4> vectors() const {
+    return {&conv, &rate, &decay_bias, &norm};
+  }
+};
+
+struct ShortConvWeights {
+  kernels::Matrix in;       // [3 * hidden, hidden]
+  kernels::Matrix out;      // [hidden, hidden]
+  std::vector<float> conv;  // [conv_taps, hidden], oldest first
 };
 
 struct MoeWeights {
@@ -71,6 +107,8 @@ struct LayerWeights {
   std::vector<float> ffn_post_norm;        // optional
   AttentionWeights attention;              // of MixerKind::kAttention
   MlaWeights mla;                          // of MixerKind::kMla
+  LinearWeights linear;                    // of MixerKind::kGatedDeltaNet and kKda
+  ShortConvWeights short_conv;             // of MixerKind::kShortConv
   bool is_moe = false;
   kernels::FfnMatrices ffn;  // if not is_moe
   MoeWeights moe;            // if is_moe

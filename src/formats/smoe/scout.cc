@@ -233,12 +233,14 @@ class PairChecker {
     const uint64_t q_rows = uint64_t{arch_.num_heads} * arch_.head_dim;
     const uint64_t kv_rows = uint64_t{arch_.num_kv_heads} * arch_.head_dim;
     const bool by_arch = !out_.arch_json.empty();  // heads may differ by layer: binding checks them
-    if (by_arch && Has(prefix + "kv_a_proj_with_mqa.weight")) return;  // latent attention, likewise
+    // Latent attention and recurrent layers, likewise.
+    if (by_arch && !Has(prefix + "k_proj.weight")) return;
     if (index == 0 && vault_.arch) {
       const auto compare = [&](const char* role, const char* field, uint64_t rows, uint32_t heads) {
         const std::string name = prefix + role + "_proj.weight";
         const uint64_t stored = Need(name, {kAny, hidden}).shape[0];
-        if (stored == rows) return;
+        const bool with_gates = by_arch && *role == 'q' && stored == 2 * rows;
+        if (stored == rows || with_gates) return;
         FailVault(std::string("arch.") + field,
                   fmt::format("{} heads of head_dim {} mean {} rows, {} has {}", heads,
                               arch_.head_dim, rows, name, stored));
@@ -247,7 +249,7 @@ class PairChecker {
       compare("k", "num_kv_heads", kv_rows, arch_.num_kv_heads);
     }
     const uint64_t q = by_arch && index > 0 ? kAny : q_rows;
-    Need(prefix + "q_proj.weight", {q, hidden});
+    Need(prefix + "q_proj.weight", {by_arch ? kAny : q, hidden});
     Need(prefix + "k_proj.weight", {kv_rows, hidden});
     Need(prefix + "v_proj.weight", {kv_rows, hidden});
     Need(prefix + "o_proj.weight", {hidden, q});
