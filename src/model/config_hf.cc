@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "model/config.h"
+#include "model/config_keys.h"
 #include "model/config_limits.h"
 #include "model/config_linear.h"
 #include "model/config_mla.h"
@@ -37,6 +38,11 @@ void RefuseQuantizedWeights(const JsonKeys& keys) {
 FamilyRow Family(const JsonKeys& keys, std::vector<std::string>* warnings) {
   const std::string type = keys.String("model_type", "");
   if (const FamilyRow* row = FindFamily(type)) return *row;
+  // The first files of MiniMax-M2 have the model_type of its predecessor.
+  if (const Json* names = keys.Find("architectures");
+      type == "minimax" && names != nullptr && *names == Json::array({"MiniMaxM2ForCausalLM"})) {
+    return *FindFamily("minimax_m2");
+  }
   for (std::string_view planned : PlannedFamilies()) {
     if (planned == type)
       keys.Unsupported("model_type", fmt::format("'{}' is not supported yet", type));
@@ -85,9 +91,11 @@ void RefuseUnsupportedOptions(const JsonKeys& keys, const FamilyRow& family) {
       keys.Unsupported(key, "above 1 (group-limited routing) is not supported yet");
     }
   }
-  if (const std::string function = keys.String("scoring_func", "sigmoid"); function != "sigmoid") {
-    keys.Unsupported("scoring_func",
-                     fmt::format("'{}' is not supported yet for this family", function));
+  for (const auto& [key, meant] :
+       {std::pair{"scoring_func", "sigmoid"}, {"topk_method", "noaux_tc"}}) {
+    if (const std::string value = keys.String(key, meant); value != meant) {
+      keys.Unsupported(key, fmt::format("'{}' is not supported yet for this family", value));
+    }
   }
   if (const Json* kinds = keys.Find("attn_type_list"); kinds != nullptr && kinds->is_array()) {
     for (const Json& kind : *kinds) {
@@ -100,6 +108,8 @@ void RefuseUnsupportedOptions(const JsonKeys& keys, const FamilyRow& family) {
 kernels::Gate ReadGateFunction(const JsonKeys& keys, const FamilyRow& family) {
   const std::string_view key =
       family.gemma && keys.Has("hidden_activation") ? "hidden_activation" : "hidden_act";
+  // The other one means nothing then.
+  if (key == "hidden_activation") keys.Accept({"hidden_act"});
   const std::string name = keys.String(key, family.gemma ? "gelu_pytorch_tanh" : "silu");
   if (family.clamped_swiglu && name == "silu") {
     return {kernels::GateFunction::kClampedSwiglu,
@@ -154,6 +164,7 @@ LayerConfig ReadHeads(const JsonKeys& keys, const FamilyRow& family, const Model
     layer.mixer = MixerKind::kMla;
     layer.num_kv_heads = layer.num_heads;
     layer.head_dim = config.mla.qk_nope_head_dim + config.mla.qk_rope_head_dim;
+    keys.Accept({"head_dim"});  // transformers 5 writes the rotated part's
     return layer;
   }
   uint32_t head_dim = keys.IsNull("head_dim") ? 0 : family.head_dim;
@@ -191,9 +202,20 @@ uint32_t ReadWindow(const JsonKeys& keys, const FamilyRow& family) {
   const bool gated = family.window == WindowRule::kFromLayer ||
                      family.window == WindowRule::kEvenBelow ||
                      family.window == WindowRule::kAllIfEnabled;
-  if (gated && !keys.Bool("use_sliding_window", false)) return 0;
-  if (family.window == WindowRule::kNone || keys.IsNull("sliding_window")) return 0;
-  return keys.Uint("sliding_window", 0, kMaxContext, family.window_size);
+  const bool no_window = keys.Has("use_sliding_window") && !keys.Bool("use_sliding_window", false);
+  if (gated ? !keys.Bool("use_sliding_window", false) : no_window) {
+    if (!gated && family.window != WindowRule::kNone) {
+      keys.Unsupported("use_sliding_window", "false is not supported for this family");
+    }
+    keys.Accept({"sliding_window", "max_window_layers"});
+    return 0;
+  }
+  if (family.window == WindowRule::kNone) return 0;
+  const uint32_t window = keys.IsNull("sliding_window")
+                              ? 0
+                              : keys.Uint("sliding_window", 0, kMaxContext, family.window_size);
+  if (window == 0) keys.Accept({"max_window_layers"});
+  return window;
 }
 
 // Which layers slide, by the family's rule.
@@ -242,6 +264,7 @@ std::vector<bool> ReadSliding(const JsonKeys& keys, const FamilyRow& family, uin
                              family.window == WindowRule::kAllIfEnabled;
   if (!listed || rule_is_final) by_rule = SlidingByRule(keys, family, window, num_layers);
   if (!listed) return by_rule;
+  keys.Accept({"sliding_window_pattern", "_sliding_window_pattern", "max_window_layers"});
   std::vector<bool> sliding;
   for (const std::string& type : keys.Strings("layer_types", num_layers)) {
     const bool recurrent = IsRecurrent(family.recurrent) && IsRecurrentType(type);
@@ -304,6 +327,9 @@ void ReadRopes(const JsonKeys& keys, const FamilyRow& family, const LayerConfig&
   // Where each kind has parameters, they say all.
   if (by_kind && !keys.Has("partial_rotary_factor")) defaults.partial_rotary_factor = 1.0;
   const Rope global = RopeFromHuggingFace(flat ? flat : full, defaults);
+  if (flat && modern && !by_kind && !(RopeFromHuggingFace(modern, defaults) == global)) {
+    keys.Fail("rope_parameters", "disagrees with rope_scaling");
+  }
   Rope local = global;
   if (by_kind || family.local_rope_theta != 0.0) {
     if (family.local_rope_theta != 0.0) {
@@ -360,19 +386,29 @@ void ScaleByYarn(const JsonKeys& keys, ModelConfig* config) {
 
 void ReadMoe(const JsonKeys& keys, const FamilyRow& family, ModelConfig* config) {
   const MoeRow& row = family.moe;
-  if (row.experts_key.empty()) return;
+  if (row.experts_key.empty()) {
+    keys.Accept({"num_experts_per_tok"});  // of none: a router is refused when weights are bound
+    return;
+  }
   const std::string_view experts =
       keys.OneOf({row.experts_key, "num_experts", "num_local_experts"});
   MoeConfig moe;
   moe.num_experts =
       keys.Uint(experts.empty() ? row.experts_key : experts, 0, kMaxExperts, row.experts);
-  if (moe.num_experts == 0) return;
+  if (moe.num_experts == 0) {  // a dense model of the family
+    keys.Accept({row.top_k_key, row.shared_key, "num_experts_per_tok", "norm_topk_prob",
+                 "routed_scaling_factor", "n_group", "topk_group", "topk_method", "scoring_func"});
+    return;
+  }
   const std::string_view top_k = keys.OneOf({row.top_k_key, "num_experts_per_tok", "moe_top_k"});
   moe.top_k = keys.Uint(top_k.empty() ? row.top_k_key : top_k, 1, moe.num_experts, row.top_k);
   moe.intermediate_size = row.own_width
                               ? keys.Uint("moe_intermediate_size", 1, kMaxIntermediate, row.width)
                               : config->intermediate_size;
   moe.norm_topk_prob = row.norm == TopkNorm::kAlways;
+  if (moe.norm_topk_prob && !keys.Bool("norm_topk_prob", true)) {
+    keys.Unsupported("norm_topk_prob", "false is not supported for this family");
+  }
   if (row.norm == TopkNorm::kByKeyDefaultFalse || row.norm == TopkNorm::kByKeyDefaultTrue) {
     moe.norm_topk_prob = keys.Bool(row.norm_key, row.norm == TopkNorm::kByKeyDefaultTrue);
   }
@@ -437,6 +473,7 @@ ModelConfig ConfigFromHuggingFace(const Json& json, const std::string& file) {
   ReadMoe(keys, family, &config);
   ReadRopes(keys, family, layer, &config);
   if (family.mla) ScaleByYarn(keys, &config);
+  RefuseUnreadKeys(keys);
   return config;
 }
 

@@ -40,6 +40,11 @@ MlaConfig MlaFromHuggingFace(const JsonKeys& keys, const FamilyRow& family) {
       Even(keys, "qk_rope_head_dim", keys.Uint("qk_rope_head_dim", 2, kMaxHeadDim, 64));
   mla.v_head_dim = keys.Uint("v_head_dim", 1, kMaxHeadDim, 128);
   mla.nope = keys.Bool("mla_use_nope", family.nope);
+  const uint32_t head_dim = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
+  if (keys.Uint("qk_head_dim", 1, 2 * kMaxHeadDim, head_dim) != head_dim) {
+    keys.Fail("qk_head_dim",
+              fmt::format("is not qk_nope_head_dim + qk_rope_head_dim, {}", head_dim));
+  }
   return mla;
 }
 
@@ -56,7 +61,8 @@ void ReadExpertGroups(const JsonKeys& keys, const FamilyRow& family, MoeConfig* 
     if (moe->norm_topk_prob) {
       keys.Unsupported("norm_topk_prob", "true is not supported for this family");
     }
-    return;  // groups, if there are any, do not matter
+    keys.Accept({"n_group", "topk_group"});  // groups, if there are any, do not matter
+    return;
   }
   if (method != (sigmoid ? "noaux_tc" : "group_limited_greedy")) {
     keys.Unsupported("topk_method", fmt::format("'{}' is not supported for this family", method));

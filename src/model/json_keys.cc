@@ -20,18 +20,33 @@ std::string Shown(const JsonKeys::Json& value) {
 }  // namespace
 
 JsonKeys::JsonKeys(const Json& json, std::string file, std::string path)
-    : json_(&json), file_(std::move(file)), path_(std::move(path)) {
+    : json_(&json),
+      file_(std::move(file)),
+      path_(std::move(path)),
+      asked_(std::make_shared<std::set<std::string, std::less<>>>()) {
   if (!json.is_object()) {
     throw Error(ErrorCode::kParse, fmt::format("{} is not an object", path_), {file_, path_});
   }
 }
 
+void JsonKeys::Accept(std::initializer_list<std::string_view> keys) const {
+  for (std::string_view key : keys) asked_->insert(PathOf(key));
+}
+
+bool JsonKeys::AnyAsked() const {
+  const std::string prefix = PathOf("");
+  const auto first = asked_->lower_bound(prefix);
+  return first != asked_->end() && first->starts_with(prefix);
+}
+
 const JsonKeys::Json* JsonKeys::Find(std::string_view key) const {
+  Accept({key});
   const auto it = json_->find(key);
   return it == json_->end() || it->is_null() ? nullptr : &*it;
 }
 
 bool JsonKeys::IsNull(std::string_view key) const {
+  Accept({key});
   const auto it = json_->find(key);
   return it != json_->end() && it->is_null();
 }
@@ -153,11 +168,13 @@ std::optional<JsonKeys> JsonKeys::Object(std::string_view key) const {
   const Json* value = Find(key);
   if (value == nullptr) return {};
   if (!value->is_object()) Fail(key, fmt::format("must be an object, is {}", Shown(*value)));
-  return JsonKeys(*value, file_, fmt::format("{}.{}", path_, key));
+  JsonKeys inner(*value, file_, PathOf(key));
+  inner.asked_ = asked_;
+  return inner;
 }
 
 void JsonKeys::Fail(std::string_view key, const std::string& problem, ErrorCode code) const {
-  throw Error(code, fmt::format("{} {}", key, problem), {file_, fmt::format("{}.{}", path_, key)});
+  throw Error(code, fmt::format("{} {}", key, problem), {file_, PathOf(key)});
 }
 
 double ShortestDecimal(float value) {

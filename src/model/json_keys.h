@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +18,8 @@
 namespace moewe::model {
 
 // A view: the JSON must outlive it. A key whose value is null counts as absent unless said
-// otherwise.
+// otherwise. It remembers, together with its copies and the objects inside of it, which keys were
+// asked for, so that whoever has read everything can tell what nobody knows. One thread.
 class JsonKeys {
  public:
   using Json = nlohmann::ordered_json;
@@ -26,7 +29,15 @@ class JsonKeys {
   JsonKeys(const Json& json, std::string file, std::string path);
 
   const Json& json() const { return *json_; }
+  const std::string& file() const { return file_; }
   const std::string& path() const { return path_; }
+
+  // Says of keys that may be there that they are understood, though their value was not needed.
+  void Accept(std::initializer_list<std::string_view> keys) const;
+  // Whether a key was asked for or accepted.
+  bool WasAsked(std::string_view key) const { return asked_->contains(PathOf(key)); }
+  // Whether any key of this object was.
+  bool AnyAsked() const;
 
   // Null if absent or null.
   const Json* Find(std::string_view key) const;
@@ -59,9 +70,14 @@ class JsonKeys {
   }
 
  private:
+  std::string PathOf(std::string_view key) const {
+    return std::string(path_).append(".").append(key);
+  }
+
   const Json* json_;
   std::string file_;
   std::string path_;
+  std::shared_ptr<std::set<std::string, std::less<>>> asked_;  // paths
 };
 
 // The shortest decimal that rounds to `value` as f32, so that 1e-6f is written as 1e-06 and reads

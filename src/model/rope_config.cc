@@ -146,6 +146,7 @@ Rope RopeFromHuggingFace(const std::optional<JsonKeys>& scaling, const RopeDefau
                 defaults.head_dim);
   std::string type =
       keys.String(keys.Has("rope_type") ? "rope_type" : "type", std::string("default"));
+  keys.Accept({"type"});  // the older name, which the newer one overrules
   if (defaults.yarn_means_longrope && (type == "su" || type == "yarn")) type = "longrope";
 
   uint32_t original = keys.Uint("original_max_position_embeddings", 1, kMaxRopePositions,

@@ -466,13 +466,14 @@ class Binder {
     WrongShape(router, fmt::format("[{}, {}]", config_.moe.num_experts, config_.hidden_size));
   }
 
-  // A tensor of a layer that nothing bound would have changed the result had it been understood; a
-  // layer that the config does not count, too.
+  // A tensor that nothing bound would have changed the result had it been understood; a layer that
+  // the config does not count, too. Prediction heads are carried, and a head that is tied may be
+  // there.
   void RefuseUnknownTensors() const {
     for (size_t i = 0; i < out_.tensors.size(); ++i) {
       const TensorView& tensor = out_.tensors[i];
-      if (out_.uses[i] != TensorUse::kNone || !tensor.name.starts_with("model.layers.")) continue;
-      if (tensor.name.ends_with("rotary_emb.inv_freq")) continue;
+      if (out_.uses[i] != TensorUse::kNone || tensor.name.starts_with("model.mtp.")) continue;
+      if (tensor.name == "lm_head.weight" || tensor.name.ends_with("rotary_emb.inv_freq")) continue;
       std::string_view name = tensor.name;
       const auto layer = EatNumbered(&name, "model.layers.");
       if (layer && *layer >= config_.num_layers) {

@@ -100,6 +100,32 @@ TEST(WeightsTest, AConfigThatTheTensorsContradictIsRefused) {
   }
 }
 
+// Whatever container: what has no place in the model is no part of it, and is named.
+TEST(WeightsTest, ATensorWithoutAPlaceIsRefused) {
+  const Json arch = ToCmfArch(ReadConfig(Checkpoint(CheckpointKind::kHuggingFace, Config())));
+  for (const CheckpointKind kind : {CheckpointKind::kHuggingFace, CheckpointKind::kCmf}) {
+    const Json config = kind == CheckpointKind::kCmf ? Json{{"arch", arch}} : Config();
+    for (const char* name :
+         {"model.embed_scale.weight", "lm_head.bias", "model.layers.0.self_attn.rotary_emb.scale",
+          "model.layers.1.mlp.experts.3.gate_proj.weight",
+          "model.layers.0.mlp.shared_expert.gate_proj.weight"}) {
+      MemoryCheckpoint checkpoint = Checkpoint(kind, config);
+      checkpoint.AddCounting(name, {5, 6});
+      try {
+        Bind(checkpoint);
+        ADD_FAILURE() << name << " was ignored";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << error.what();
+        EXPECT_EQ(error.where().field, name);
+      }
+    }
+    if (kind == CheckpointKind::kCmf) continue;
+    MemoryCheckpoint harmless = Checkpoint(kind, config);
+    harmless.AddCounting("model.layers.0.self_attn.rotary_emb.inv_freq", {2});
+    EXPECT_NO_THROW(Bind(harmless));
+  }
+}
+
 // In a CMF file widths and expert counts are nominal, layers are not.
 TEST(WeightsTest, ACutModelKeepsItsNominalSizes) {
   const Json arch = ToCmfArch(ReadConfig(Checkpoint(CheckpointKind::kHuggingFace, Config())));
