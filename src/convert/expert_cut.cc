@@ -40,21 +40,28 @@ void CheckExperts(const formats::CmfFile& source, const std::map<uint32_t, uint3
   }
 }
 
-// Groups of experts are by number: a cut would put other experts into them.
-void RefuseGroups(const formats::CmfFile& source) {
+}  // namespace
+
+void RefuseExpertGroups(const formats::CmfFile& source) {
+  const auto refuse = [&](std::string_view key) {
+    throw Error(ErrorCode::kUnsupported,
+                "the router chooses groups of experts by their numbers: none can be left out",
+                {source.files().front(), fmt::format("arch.{}", key)});
+  };
   constexpr std::array<std::string_view, 3> kGroupKeys = {"n_group", "num_expert_group",
                                                           "num_expert_groups"};
   const Json& arch = source.config().at("arch");
+  if (arch.contains("moewe") && arch["moewe"].is_object() &&
+      arch["moewe"].contains("expert_groups") && !arch["moewe"]["expert_groups"].is_null()) {
+    refuse("moewe.expert_groups");
+  }
   if (!arch.contains("moe") || !arch["moe"].is_object()) return;
   for (const std::string_view key : kGroupKeys) {
     const auto groups = arch["moe"].find(key);
     if (groups == arch["moe"].end() || !groups->is_number() || groups->get<double>() <= 1) continue;
-    throw Error(ErrorCode::kUnsupported, "the router chooses groups of experts by their numbers",
-                {source.files().front(), fmt::format("arch.moe.{}", key)});
+    refuse(fmt::format("moe.{}", key));
   }
 }
-
-}  // namespace
 
 CountsFile EmbeddedCounts(const formats::CmfFile& source) {
   const std::string& file = source.files().front();
@@ -72,7 +79,7 @@ CountsFile EmbeddedCounts(const formats::CmfFile& source) {
 
 ExpertCut PlanExpertCut(const formats::CmfFile& source, const CountsFile& counts, double cover,
                         const std::string& file) {
-  RefuseGroups(source);
+  RefuseExpertGroups(source);
   const std::map<uint32_t, uint32_t> experts = ExpertsByLayer(source);
   CheckExperts(source, experts);
   const auto covering = CoveringExperts(counts.counts, cover, experts, file);

@@ -22,6 +22,10 @@ struct ExpertCut {
 // Error{kUsage} if there are none, Error{kParse} if they are malformed.
 CountsFile EmbeddedCounts(const formats::CmfFile& source);
 
+// Throws Error{kUnsupported} if experts are chosen by groups: these are by number, and without some
+// experts others would be in them.
+void RefuseExpertGroups(const formats::CmfFile& source);
+
 // In every counted layer the experts that CoveringExperts gives, at least one; other layers stay
 // whole. `file` is where the counts are from. Throws what CoveringExperts throws, Error{kUsage} if
 // nothing would go, Error{kUnsupported} for a router that chooses groups of experts first,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "convert/expert_cut.h"
 #include "formats/cmf/expert_numbering.h"
 #include "formats/cmf/rewrite.h"
 #include "moewe/error.h"
@@ -119,6 +120,9 @@ class MaskAdder {
     const auto at = static_cast<size_t>(layer);
     if (const uint64_t experts = Rows(layer, "gate.weight"); experts != 0) {
       if (mask_.rows.experts.empty()) return;
+      if (LiveExperts(at, experts) < std::min(experts, header_.num_experts)) {
+        RefuseExpertGroups(source_);
+      }
       if (LiveExperts(at, experts) == 0) {
         throw Error(ErrorCode::kParse, fmt::format("leaves layer {} no expert to route to", layer),
                     At());

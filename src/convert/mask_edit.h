@@ -14,7 +14,8 @@ namespace moewe::convert {
 // new task_id.
 // Throws Error{kUsage} for a name that is empty, "none" or taken, Error{kUnknownName} for a parent
 // that is no mask of the file, Error{kParse} for a mask that leaves a layer no expert to route to,
-// Error{kUnsupported} for one that restricts a layer of another width than the header says.
+// Error{kUnsupported} for one that restricts a layer of another width than the header says, or
+// experts that are chosen by groups.
 uint32_t AddMask(const formats::CmfFile& source, const MaskDescription& mask, bool make_default,
                  const std::string& dst);
 

@@ -41,13 +41,7 @@ MoeBlock::MoeBlock(int visit, const ModelConfig& config, const Weights& all, con
       bias_(Gather(weights_.expert_bias, mask.experts)),
       top_k_(std::min<size_t>(config.moe.top_k,
                               routable_.empty() ? weights_.experts.size() : routable_.size())),
-      unverified_(verify && stream == nullptr ? weights_.experts.size() : 0, true) {
-  if (config.moe.groups > 1 && !routable_.empty()) {
-    throw Error(ErrorCode::kUnsupported,
-                "a task mask restricts the experts of a model that chooses them by groups, which "
-                "is not supported yet");
-  }
-}
+      unverified_(verify && stream == nullptr ? weights_.experts.size() : 0, true) {}
 
 void MoeBlock::Run(const Step& step, const float* x, float* out) {
   ChooseExperts(step, x);

@@ -55,6 +55,13 @@ class Selector {
         throw Error(ErrorCode::kParse, fmt::format("leaves layer {} no expert to route to", layer),
                     WhereOf());
       }
+      if (config_.moe.groups > 1 && !result.experts.empty()) {
+        throw Error(ErrorCode::kUnsupported,
+                    fmt::format("restricts the experts of layer {}, which are chosen by groups: "
+                                "that is not supported yet",
+                                layer),
+                    WhereOf());
+      }
     }
     return result;
   }

@@ -42,7 +42,7 @@ struct TaskMask {
 //
 // Throws Error{kUnknownName} listing the names, Error{kParse} for two masks of that name and for a
 // live layer without a routable expert, Error{kUnsupported} for a row that restricts a layer of
-// another width (the file was cut after the mask was made).
+// another width (the file was cut after the mask was made) or experts that are chosen by groups.
 TaskMask SelectTaskMask(const formats::Checkpoint& checkpoint, const ModelConfig& config,
                         const Weights& weights, const std::string& task);
 
