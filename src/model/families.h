@@ -3,7 +3,7 @@
 //
 // A row holds the values that transformers gives to keys that a config.json leaves out, and the
 // rules that a family's code, rather than its config, decides. What a layer does is otherwise
-// decided by its tensors. docs/adding-a-model-family.md explains the columns.
+// decided by its tensors. docs/guides/add-a-family.md explains the columns.
 #ifndef MOEWE_MODEL_FAMILIES_H_
 #define MOEWE_MODEL_FAMILIES_H_
 
