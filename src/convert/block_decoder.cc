@@ -8,7 +8,7 @@ void BlockDecoder::Decode(uint64_t begin, uint64_t end, float* values) const {
     return;
   }
   if (selection_.axis != Selection::Axis::kRows) {
-    codec_.decode_rows(bytes_, stored_, begin, end, values);
+    values_.DecodeRows(begin, end, values);
     if (selection_.all()) return;
     // In place: a value never moves back over one that is still needed.
     const std::vector<uint32_t>& columns = *selection_.kept;
@@ -23,8 +23,7 @@ void BlockDecoder::Decode(uint64_t begin, uint64_t end, float* values) const {
   for (uint64_t row = begin; row < end;) {
     uint64_t next = row + 1;  // rows that lie together are decoded together
     while (next < end && rows[next] == rows[row] + (next - row)) ++next;
-    codec_.decode_rows(bytes_, stored_, rows[row], rows[row] + (next - row),
-                       values + (row - begin) * stored_.cols);
+    values_.DecodeRows(rows[row], rows[row] + (next - row), values + (row - begin) * stored_.cols);
     row = next;
   }
 }

@@ -8,8 +8,8 @@
 
 #include "convert/selection.h"
 #include "formats/checkpoint.h"
+#include "formats/tensor_values.h"
 #include "platform/thread_pool.h"
-#include "quant/codec.h"
 
 namespace moewe::convert {
 
@@ -18,8 +18,7 @@ class BlockDecoder {
  public:
   BlockDecoder(const formats::TensorView& tensor, const Selection& selection, uint64_t block_rows,
                ThreadPool& pool)
-      : codec_(*quant::FindCodec(tensor.dtype)),
-        bytes_(tensor.bytes),
+      : values_(tensor),
         stored_(tensor.matrix()),
         selection_(selection),
         shape_(selection.Of(stored_)),
@@ -44,8 +43,7 @@ class BlockDecoder {
  private:
   void Decode(uint64_t begin, uint64_t end, float* values) const;
 
-  const quant::Codec& codec_;
-  Bytes bytes_;
+  formats::TensorValues values_;
   quant::MatrixShape stored_;
   const Selection& selection_;
   quant::MatrixShape shape_;  // of what is kept

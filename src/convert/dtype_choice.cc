@@ -5,6 +5,7 @@
 
 #include "base/f16.h"
 #include "formats/made_bytes.h"
+#include "formats/tensor_values.h"
 
 namespace moewe::convert {
 namespace {
@@ -12,8 +13,7 @@ namespace {
 // Whether f16 has every value of a tensor: exactly, or at least within its range.
 bool FitsF16(const formats::TensorView& tensor, bool exact) {
   const formats::HeldBytes held(tensor);
-  const std::vector<float> values =
-      quant::Decode(tensor.dtype, tensor.bytes, tensor.matrix(), {"", tensor.name, {}});
+  const std::vector<float> values = formats::TensorValues(tensor).All({"", tensor.name, {}});
   return std::all_of(values.begin(), values.end(), [exact](float value) {
     const float stored = F16ToF32(F32ToF16(value));
     return exact ? stored == value : std::isfinite(stored) || !std::isfinite(value);

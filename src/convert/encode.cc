@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "convert/block_decoder.h"
+#include "formats/tensor_values.h"
 #include "moewe/error.h"
 
 namespace moewe::convert {
@@ -12,12 +13,12 @@ namespace {
 std::unique_ptr<quant::Encoding> Scan(const formats::TensorView& tensor, DType dtype,
                                       const quant::EncodeOptions& options, ThreadPool& pool,
                                       const Where& where, const Selection& selection) {
-  const quant::Codec* from = quant::FindCodec(tensor.dtype);
+  const formats::TensorValues from(tensor);
   const quant::Codec* to = quant::FindCodec(dtype);
-  if (from == nullptr || to == nullptr || to->start == nullptr) {
+  if (!from.known() || to == nullptr || to->start == nullptr) {
     throw Error(ErrorCode::kUnsupported, "cannot convert from this dtype", where);
   }
-  from->validate(tensor.bytes, tensor.matrix(), where);
+  from.Validate(where);
   std::unique_ptr<quant::Encoding> encoding = to->start(selection.Of(tensor.matrix()), options);
   if (encoding->scans() == 0) return encoding;
   BlockDecoder blocks(tensor, selection, quant::kScanRows, pool);

@@ -13,6 +13,7 @@
 #include "convert/block_decoder.h"
 #include "convert/expert_counts.h"
 #include "formats/cmf/expert_numbering.h"
+#include "formats/tensor_values.h"
 #include "model/name_parts.h"
 #include "moewe/error.h"
 
@@ -43,7 +44,7 @@ std::vector<std::string> NpyFiles(const fs::path& folder) {
 
 // The columns that are not all zeros.
 std::vector<uint32_t> LiveColumns(const TensorView& tensor, ThreadPool& pool, const Where& where) {
-  quant::FindCodec(tensor.dtype)->validate(tensor.bytes, tensor.matrix(), where);
+  formats::TensorValues(tensor).Validate(where);
   const auto cols = static_cast<size_t>(tensor.matrix().cols);
   constexpr uint64_t kRows = 64;
   std::vector<std::vector<uint8_t>> live(static_cast<size_t>(pool.num_threads()),

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "formats/cmf/skills.h"
+#include "formats/tensor_values.h"
 #include "model/canonical.h"
 #include "model/name_parts.h"
 #include "model/weights.h"
@@ -151,7 +152,7 @@ class Planner {
     plan_.elements += kept.rows * kept.cols;
     plan_.source_bytes += tensor.bytes.size();
     planned.source = std::move(tensor);
-    if (!planned.copied() && quant::FindCodec(planned.source.dtype) == nullptr) {
+    if (!planned.copied() && !formats::TensorValues(planned.source).known()) {
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("{} is stored as {}, which moewe cannot read yet",
                               planned.source.name, DTypeName(planned.source.dtype)),

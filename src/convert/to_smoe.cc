@@ -19,6 +19,7 @@
 #include "formats/smoe/scout.h"
 #include "formats/smoe/smoe_vault.h"
 #include "formats/smoe/vault_tables.h"
+#include "formats/tensor_values.h"
 #include "model/weights.h"
 #include "moewe/error.h"
 #include "platform/atomic_file.h"
@@ -183,16 +184,16 @@ class Sculptor {
 
   // A quantized tensor as f32, some rows at a time.
   void Widen(const TensorView& tensor, AtomicFile* out) const {
-    const quant::Codec* codec = quant::FindCodec(tensor.dtype);
+    const formats::TensorValues stored(tensor);
     const quant::MatrixShape shape = tensor.matrix();
-    codec->validate(tensor.bytes, shape, WhereOf(tensor));
+    stored.Validate(WhereOf(tensor));
     const uint64_t step =
         std::max<uint64_t>(1, kPieceBytes / sizeof(float) / std::max<uint64_t>(1, shape.cols));
     std::vector<float> values;
     for (uint64_t row = 0; row < shape.rows; row += step) {
       const uint64_t end = std::min(shape.rows, row + step);
       values.resize(static_cast<size_t>((end - row) * shape.cols));
-      codec->decode_rows(tensor.bytes, shape, row, end, values.data());
+      stored.DecodeRows(row, end, values.data());
       out->Write({reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(float)});
     }
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "formats/made_bytes.h"
+#include "formats/tensor_values.h"
 #include "model/name_parts.h"
 #include "quant/vbit.h"
 
@@ -141,9 +142,9 @@ void VbitBudget::Allocate(Family* family) {
 
 std::vector<float> VbitBudget::Amplitudes(const formats::TensorView& tensor) {
   const formats::HeldBytes held(tensor);
-  const quant::Codec* codec = quant::FindCodec(tensor.dtype);
+  const formats::TensorValues stored(tensor);
   const quant::MatrixShape shape = tensor.matrix();
-  codec->validate(tensor.bytes, shape, {"", tensor.name, {}});
+  stored.Validate({"", tensor.name, {}});
   std::vector<float> amplitudes(shape.rows);
   constexpr uint64_t kBlock = quant::kEncodeRowAlign;
   std::vector<std::vector<float>> rows(
@@ -153,7 +154,7 @@ std::vector<float> VbitBudget::Amplitudes(const formats::TensorView& tensor) {
     float* values = rows[static_cast<size_t>(worker)].data();
     const uint64_t begin = block * kBlock;
     const uint64_t end = std::min(begin + kBlock, shape.rows);
-    codec->decode_rows(tensor.bytes, shape, begin, end, values);
+    stored.DecodeRows(begin, end, values);
     for (uint64_t row = begin; row < end; ++row, values += shape.cols) {
       amplitudes[row] = quant::VbitAmplitude(values, shape.cols);
     }

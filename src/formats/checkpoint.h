@@ -16,6 +16,7 @@
 #include "base/byte_reader.h"
 #include "quant/codec.h"
 #include "quant/dtype.h"
+#include "quant/fp8.h"
 
 namespace moewe::formats {
 
@@ -37,17 +38,21 @@ struct TensorView {
   // Of bytes that are made where they are used: who reads them has a HeldBytes
   // (formats/made_bytes.h). Null = they are there.
   std::shared_ptr<MadeBytes> made;
+  quant::BlockScales scales;    // of kF8E4m3; without blocks for every other dtype
 
   quant::MatrixShape matrix() const { return quant::AsMatrix(shape).value(); }
 };
 
-// A tensor whose element type moewe has no codec for (i64 buffers, fp8, ...): listed, checked for
-// bounds, not read.
+// A tensor whose element type moewe has no codec for (i64 buffers, fp8, ...): listed and checked
+// for bounds. What its bytes mean is for those to say who know what lies beside it.
 struct OpaqueTensor {
   std::string name;
   std::string dtype;  // as the file spells it, e.g. "F8_E4M3"
   std::vector<uint64_t> shape;
   uint64_t nbytes = 0;
+  Bytes bytes;  // as of TensorView, and so what follows
+  uint32_t file_index = 0;
+  uint64_t file_offset = 0;
 };
 
 enum class CheckpointKind { kCmf, kHuggingFace, kSmoe, kGguf };

@@ -7,8 +7,10 @@
 #include <optional>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 
 #include "model/config_limits.h"
+#include "model/fp8_config.h"
 #include "model/layer_roles.h"
 #include "model/name_parts.h"
 #include "model/packed_experts.h"
@@ -17,6 +19,8 @@ namespace moewe::model {
 namespace {
 
 using formats::TensorView;
+
+constexpr std::string_view kScaleSuffix = "_scale_inv";  // behind ".weight"
 
 // What a family calls a part of a layer, and its canonical name; the beginning of a role, or all of
 // it.
@@ -93,8 +97,9 @@ class Mapper {
   std::vector<TensorView> Run() {
     out_.reserve(checkpoint_.tensors().size());
     const formats::CheckpointKind kind = checkpoint_.kind();
+    if (kind == formats::CheckpointKind::kHuggingFace) ReadBlocks();
     if (kind != formats::CheckpointKind::kSmoe) {
-      for (const formats::OpaqueTensor& tensor : checkpoint_.opaque_tensors()) RefuseOpaque(tensor);
+      for (const formats::OpaqueTensor& tensor : checkpoint_.opaque_tensors()) AddOpaque(tensor);
     }
     for (const TensorView& tensor : checkpoint_.tensors()) {
       if (kind == formats::CheckpointKind::kCmf) {
@@ -104,6 +109,11 @@ class Mapper {
       } else {
         FromHuggingFace(tensor);
       }
+    }
+    if (!scaled_.empty()) {  // FP8 weights came first
+      std::ranges::stable_sort(out_, {}, [](const TensorView& tensor) {
+        return std::pair(tensor.file_index, tensor.file_offset);
+      });
     }
     for (const auto& [what, count] : skipped_) {
       if (warnings_ != nullptr) {
@@ -150,19 +160,67 @@ class Mapper {
     }
   }
 
-  // Element types without a codec: fp8 and packed integers are weights that somebody quantized;
-  // what old checkpoints keep beside their weights is not missed.
-  void RefuseOpaque(const formats::OpaqueTensor& tensor) {
+  // Blocks of FP8 weights, if the config says that there are any.
+  void ReadBlocks() {
+    const nlohmann::ordered_json& config = checkpoint_.config();
+    if (!config.is_object()) return;
+    const JsonKeys keys(config, checkpoint_.files().front(), "config");
+    blocks_ = ReadFp8Blocks(keys);
+    if (const auto text = keys.Object("text_config"); text && !blocks_) {
+      blocks_ = ReadFp8Blocks(*text);
+    }
+    for (const formats::OpaqueTensor& tensor : checkpoint_.opaque_tensors()) {
+      if (tensor.name.ends_with(".eh_proj.weight")) fp8_heads_.insert(tensor.name);
+    }
+  }
+
+  // Element types without a codec: fp8 with scales is read; other fp8 and packed integers are
+  // weights that somebody quantized; what old checkpoints keep beside their weights is not missed.
+  void AddOpaque(const formats::OpaqueTensor& tensor) {
     std::string_view name = tensor.name;
     if (SkipForeignPart(name) || name.ends_with("position_ids") ||
         name.ends_with("rotary_emb.inv_freq")) {
       return;
     }
+    if (blocks_ && tensor.dtype == "F8_E4M3") return FromHuggingFace(Fp8View(tensor));
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("tensor {} is stored as {}, which moewe cannot read: use the original "
                             "checkpoint",
                             tensor.name, tensor.dtype),
                 {checkpoint_.files().front(), tensor.name});
+  }
+
+  // FP8 weights with the scales that lie beside them.
+  TensorView Fp8View(const formats::OpaqueTensor& tensor) {
+    TensorView view;
+    view.name = tensor.name;
+    view.dtype = DType::kF8E4m3;
+    view.shape = tensor.shape;
+    view.bytes = tensor.bytes;
+    view.file_index = tensor.file_index;
+    view.file_offset = tensor.file_offset;
+    if (view.shape.size() != 2) Fail(ErrorCode::kParse, view, "is FP8 and must be a matrix");
+    const std::string name = tensor.name + std::string(kScaleSuffix);
+    const TensorView* scales = checkpoint_.Find(name);
+    if (scales == nullptr) {
+      throw Error(ErrorCode::kMissingTensor,
+                  fmt::format("{} is FP8 and the file has no scales of it, {}", tensor.name, name),
+                  {checkpoint_.files()[tensor.file_index], name});
+    }
+    view.scales = {scales->dtype, scales->bytes, blocks_->rows, blocks_->cols};
+    const quant::MatrixShape grid = view.scales.Grid(view.matrix());
+    if (scales->dtype != DType::kF32 && scales->dtype != DType::kBf16) {
+      Fail(ErrorCode::kUnsupported, *scales,
+           fmt::format("is {}: scales must be f32 or bf16", DTypeName(scales->dtype)));
+    }
+    if (scales->shape != std::vector<uint64_t>{grid.rows, grid.cols}) {
+      Fail(ErrorCode::kParse, *scales,
+           fmt::format("has shape [{}]; blocks of {} x {} in [{}] need [{}, {}]",
+                       fmt::join(scales->shape, ", "), blocks_->rows, blocks_->cols,
+                       fmt::join(view.shape, ", "), grid.rows, grid.cols));
+    }
+    scaled_.insert(name);
+    return view;
   }
 
   // Companions of weights quantized by others: GPTQ and AWQ, fp8 and compressed-tensors,
@@ -190,7 +248,7 @@ class Mapper {
 
   void FromHuggingFace(const TensorView& tensor) {
     std::string_view name = tensor.name;
-    if (SkipForeignPart(name)) return;
+    if (scaled_.contains(tensor.name) || SkipForeignPart(name)) return;
     if (IsForeignQuantization(tensor) && !IsPackedExperts(name)) {
       Fail(ErrorCode::kUnsupported, tensor,
            "belongs to weights quantized in a way that moewe cannot read: use the original "
@@ -276,7 +334,8 @@ class Mapper {
   // the config does not count, and a model without its last layers is another model.
   void AddAppendedMtp(const TensorView& tensor, uint32_t layer, std::string_view name) {
     const std::string prefix = tensor.name.substr(0, tensor.name.size() - name.size());
-    if (checkpoint_.Find(prefix + "eh_proj.weight") == nullptr) {
+    const std::string mark = prefix + "eh_proj.weight";
+    if (checkpoint_.Find(mark) == nullptr && !fp8_heads_.contains(mark)) {
       Fail(ErrorCode::kParse, tensor,
            fmt::format("belongs to layer {}, but the config has num_hidden_layers {}", layer,
                        config_.num_layers));
@@ -474,6 +533,9 @@ class Mapper {
   std::vector<std::string>* warnings_;
   std::vector<TensorView> out_;
   std::unordered_set<std::string> names_;
+  std::optional<Fp8Blocks> blocks_;            // of FP8 weights
+  std::unordered_set<std::string> scaled_;     // the scales of those that were met
+  std::unordered_set<std::string> fp8_heads_;  // what marks prediction heads, if it is FP8
   std::vector<std::pair<std::string, size_t>> skipped_;
 };
 

@@ -99,9 +99,11 @@ ModelConfig FromHuggingFace(const formats::Checkpoint& checkpoint, const std::st
 // Whether there is a prediction head is for the tensors to say: configs name it in several ways, or
 // not at all.
 uint32_t MtpLayers(const formats::Checkpoint& checkpoint, const ModelConfig& config) {
+  const std::string appended = fmt::format("model.layers.{}.eh_proj.weight", config.num_layers);
   const bool present =
-      checkpoint.Find("mtp.fc.weight") != nullptr ||
-      checkpoint.Find(fmt::format("model.layers.{}.eh_proj.weight", config.num_layers)) != nullptr;
+      checkpoint.Find("mtp.fc.weight") != nullptr || checkpoint.Find(appended) != nullptr ||
+      std::ranges::any_of(checkpoint.opaque_tensors(),  // FP8
+                          [&](const auto& tensor) { return tensor.name == appended; });
   return present ? 1 : 0;
 }
 

@@ -207,7 +207,7 @@ struct ModelConfig {
 // config.json of `checkpoint` (kHuggingFace) or the header's arch (kCmf). Every value is
 // range-checked. Throws Error{kParse} naming the key, Error{kUnsupported} for families, rope types
 // or options that moewe cannot run, and for quantized weights in foreign formats (GPTQ, AWQ,
-// bitsandbytes, fp8), by name.
+// bitsandbytes, fp8 without blocks), by name.
 ModelConfig ReadConfig(const formats::Checkpoint& checkpoint);
 
 // The same from plain JSON: a whole config.json, and a whole CMF header. `file` is named in errors.

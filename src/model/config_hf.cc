@@ -9,6 +9,7 @@
 #include "model/config_linear.h"
 #include "model/config_mla.h"
 #include "model/families.h"
+#include "model/fp8_config.h"
 #include "model/generic_family.h"
 #include "model/json_keys.h"
 #include "model/rope_config.h"
@@ -20,6 +21,7 @@ using Json = nlohmann::ordered_json;
 
 void RefuseQuantizedWeights(const JsonKeys& keys) {
   for (const char* key : {"quantization_config", "compression_config"}) {
+    if (key == std::string_view("quantization_config") && ReadFp8Blocks(keys)) continue;
     if (const auto quant = keys.Object(key)) {
       // gpt-oss is published so, and its experts are unpacked.
       if (keys.String("model_type", "") == "gpt_oss" &&

@@ -37,6 +37,7 @@ ModelOutline::ModelOutline(std::shared_ptr<const formats::Checkpoint> checkpoint
     skilled_ = std::make_shared<SkilledCheckpoint>(checkpoint_, options.skills, how, pool);
   }
   weights_ = BindWeights(*skilled_, config_, TensorHashes::kIgnore, BytesToRead::kNone);
+  RequireComputable(*skilled_, weights_);
   mask_ = SelectTaskMask(*checkpoint_, config_, weights_, TaskFor(*checkpoint_, options));
   Measure();
 }
@@ -45,6 +46,7 @@ ModelOutline::ModelOutline(std::shared_ptr<const formats::Checkpoint> checkpoint
                            ModelConfig config)
     : checkpoint_(std::move(checkpoint)), skilled_(checkpoint_), config_(std::move(config)) {
   weights_ = BindWeights(*skilled_, config_, TensorHashes::kIgnore, BytesToRead::kNone);
+  RequireComputable(*skilled_, weights_);
   Measure();
 }
 

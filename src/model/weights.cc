@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/hash64.h"
+#include "formats/tensor_values.h"
 #include "model/canonical.h"
 #include "model/checkpoint_view.h"
 #include "model/layer_roles.h"
@@ -136,7 +137,7 @@ class Binder {
   }
 
   void RequireWeights(const TensorView& tensor) const {
-    if (quant::FindCodec(tensor.dtype) != nullptr && tensor.dtype != DType::kU8) return;
+    if (formats::TensorValues(tensor).known() && tensor.dtype != DType::kU8) return;
     throw Error(ErrorCode::kUnsupported,  // opaque bytes are no weights
                 fmt::format("{} is stored as {}, which is not a dtype of weights", tensor.name,
                             DTypeName(tensor.dtype)),
@@ -549,8 +550,19 @@ Weights BindWeights(const formats::Checkpoint& checkpoint, const ModelConfig& co
 }
 
 void CheckEncoding(const formats::Checkpoint& checkpoint, const TensorView& tensor) {
-  quant::FindCodec(tensor.dtype)
-      ->validate(tensor.bytes, tensor.matrix(), WhereOf(checkpoint, tensor));
+  formats::TensorValues(tensor).CheckLayout(WhereOf(checkpoint, tensor));
+}
+
+void RequireComputable(const formats::Checkpoint& checkpoint, const Weights& weights) {
+  for (size_t i = 0; i < weights.tensors.size(); ++i) {
+    const TensorView& tensor = weights.tensors[i];
+    if (weights.uses[i] == TensorUse::kNone || tensor.dtype != DType::kF8E4m3) continue;
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("{} is stored as {}, which moewe converts but does not compute with: "
+                            "convert the model first",
+                            tensor.name, DTypeName(tensor.dtype)),
+                WhereOf(checkpoint, tensor));
+  }
 }
 
 bool HasStoredHash(const TensorView& tensor) {

@@ -154,6 +154,9 @@ Weights BindTensors(const formats::Checkpoint& checkpoint, const ModelConfig& co
 // Throws as BindWeights for bytes that are no encoding of the tensor's shape.
 void CheckEncoding(const formats::Checkpoint& checkpoint, const formats::TensorView& tensor);
 
+// Throws Error{kUnsupported} naming a tensor that is bound to be converted only (FP8).
+void RequireComputable(const formats::Checkpoint& checkpoint, const Weights& weights);
+
 // Whether the bytes of `tensor` have its stored hash (0 = not protected). Any thread.
 bool HasStoredHash(const formats::TensorView& tensor);
 

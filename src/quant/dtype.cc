@@ -27,6 +27,7 @@ constexpr std::array kDTypes = {
     NamedDType{DType::kQ4tp, "q4tp"},
     NamedDType{DType::kSmoeQ4, "smoe_q4"},
     NamedDType{DType::kSmoeQ2, "smoe_q2"},
+    NamedDType{DType::kF8E4m3, "f8_e4m3"},
 };
 
 }  // namespace

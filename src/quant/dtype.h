@@ -1,5 +1,5 @@
 // The tensor element types: those of CMF v2 (section 3.1), whose numbers are on-disk ids and never
-// reused, and those of .smoe vaults, which no CMF file holds.
+// reused, and those of .smoe vaults and of safetensors, which no CMF file holds.
 #ifndef MOEWE_QUANT_DTYPE_H_
 #define MOEWE_QUANT_DTYPE_H_
 
@@ -26,10 +26,12 @@ enum class DType : uint8_t {
   kQ4tp = 15,
   kSmoeQ4 = 240,  // experts of .smoe vaults: no ids of CMF
   kSmoeQ2 = 241,
+  kF8E4m3 =
+      242,  // of safetensors, with scales of blocks (quant/fp8.h): converted, not computed with
 };
 
 // "q4tp" for kQ4tp: the names of section 3.1, used in reports and in the directory listing.
-// "smoe_q4" and "smoe_q2" for those of vaults.
+// "smoe_q4", "smoe_q2" and "f8_e4m3" for the others.
 std::string_view DTypeName(DType dtype);
 
 // Whether a CMF file can hold it.

@@ -113,7 +113,7 @@ void HfFolder::AddFile(const std::string& path, const WeightMap& weight_map) {
     const auto mapped = weight_map.find(entry.name);
     if (mapped != weight_map.end() && mapped->second != file_name) continue;
     if (!entry.dtype) {
-      opaque_.push_back(OpaqueOf(std::move(entry)));
+      opaque_.push_back(OpaqueOf(std::move(entry), file->bytes(), file_index));
       continue;
     }
     TensorView view = ViewOf(std::move(entry), file->bytes(), file_index);

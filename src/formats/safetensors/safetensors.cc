@@ -197,8 +197,17 @@ TensorView ViewOf(SafetensorsEntry&& entry, Bytes file, uint32_t file_index) {
   return view;
 }
 
-OpaqueTensor OpaqueOf(SafetensorsEntry&& entry) {
-  return {std::move(entry.name), std::move(entry.dtype_name), std::move(entry.shape), entry.nbytes};
+OpaqueTensor OpaqueOf(SafetensorsEntry&& entry, Bytes file, uint32_t file_index) {
+  OpaqueTensor tensor;
+  tensor.name = std::move(entry.name);
+  tensor.dtype = std::move(entry.dtype_name);
+  tensor.shape = std::move(entry.shape);
+  tensor.nbytes = entry.nbytes;
+  tensor.bytes =
+      file.subspan(static_cast<size_t>(entry.file_offset), static_cast<size_t>(entry.nbytes));
+  tensor.file_index = file_index;
+  tensor.file_offset = entry.file_offset;
+  return tensor;
 }
 
 }  // namespace moewe::formats

@@ -48,8 +48,8 @@ SafetensorsHeader ParseSafetensors(Bytes file, const std::string& path);
 // known.
 TensorView ViewOf(SafetensorsEntry&& entry, Bytes file, uint32_t file_index);
 
-// The entry of a dtype without a codec.
-OpaqueTensor OpaqueOf(SafetensorsEntry&& entry);
+// The same of a dtype without a codec.
+OpaqueTensor OpaqueOf(SafetensorsEntry&& entry, Bytes file, uint32_t file_index);
 
 }  // namespace moewe::formats
 

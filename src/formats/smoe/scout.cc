@@ -354,7 +354,7 @@ ScoutFile ScoutFile::Open(const std::string& path, size_t more) {
       // The parser refuses names that are there twice.
       scout.tensors.Add(ViewOf(std::move(entry), scout.file->bytes(), 1));
     } else {
-      scout.opaque.push_back(OpaqueOf(std::move(entry)));
+      scout.opaque.push_back(OpaqueOf(std::move(entry), scout.file->bytes(), 1));
     }
   }
   return scout;
