@@ -22,8 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t kHidden = 7168, kExpertWidth = 2048, kWidth = 18432, kVocab = 129280;
-constexpr uint64_t kLayers = 61, kDense = 3, kExperts = 256, kHeads = 128;
+constexpr uint64_t kV3Hidden = 7168, kV3ExpertWidth = 2048, kV3Width = 18432, kV3Vocab = 129280;
+constexpr uint64_t kV3Layers = 61, kV3Dense = 3, kV3Experts = 256, kV3Heads = 128;
 constexpr uint64_t kShards = 40;
 
 // Writes safetensors files, each with a header and a hole for the data, and their index.
@@ -59,9 +59,9 @@ class SparseCheckpoint {
   }
 
   void AddFfn(const std::string& prefix, uint64_t width) {
-    AddFp8(prefix + "gate_proj", width, kHidden);
-    AddFp8(prefix + "up_proj", width, kHidden);
-    AddFp8(prefix + "down_proj", kHidden, width);
+    AddFp8(prefix + "gate_proj", width, kV3Hidden);
+    AddFp8(prefix + "up_proj", width, kV3Hidden);
+    AddFp8(prefix + "down_proj", kV3Hidden, width);
   }
 
   // False if the file system holds no file of such a size.
@@ -94,34 +94,34 @@ class SparseCheckpoint {
 
 void AddLayer(uint64_t layer, SparseCheckpoint* checkpoint) {
   const std::string prefix = fmt::format("model.layers.{}.", layer);
-  checkpoint->Add(prefix + "input_layernorm.weight", "BF16", 0, kHidden);
-  checkpoint->Add(prefix + "post_attention_layernorm.weight", "BF16", 0, kHidden);
-  checkpoint->AddFp8(prefix + "self_attn.q_a_proj", 1536, kHidden);
+  checkpoint->Add(prefix + "input_layernorm.weight", "BF16", 0, kV3Hidden);
+  checkpoint->Add(prefix + "post_attention_layernorm.weight", "BF16", 0, kV3Hidden);
+  checkpoint->AddFp8(prefix + "self_attn.q_a_proj", 1536, kV3Hidden);
   checkpoint->Add(prefix + "self_attn.q_a_layernorm.weight", "BF16", 0, 1536);
-  checkpoint->AddFp8(prefix + "self_attn.q_b_proj", kHeads * 192, 1536);
-  checkpoint->AddFp8(prefix + "self_attn.kv_a_proj_with_mqa", 576, kHidden);
+  checkpoint->AddFp8(prefix + "self_attn.q_b_proj", kV3Heads * 192, 1536);
+  checkpoint->AddFp8(prefix + "self_attn.kv_a_proj_with_mqa", 576, kV3Hidden);
   checkpoint->Add(prefix + "self_attn.kv_a_layernorm.weight", "BF16", 0, 512);
-  checkpoint->AddFp8(prefix + "self_attn.kv_b_proj", kHeads * 256, 512);
-  checkpoint->AddFp8(prefix + "self_attn.o_proj", kHidden, kHeads * 128);
-  if (layer < kDense) return checkpoint->AddFfn(prefix + "mlp.", kWidth);
-  checkpoint->Add(prefix + "mlp.gate.weight", "BF16", kExperts, kHidden);
-  checkpoint->Add(prefix + "mlp.gate.e_score_correction_bias", "F32", 0, kExperts);
-  checkpoint->AddFfn(prefix + "mlp.shared_experts.", kExpertWidth);
-  for (uint64_t e = 0; e < kExperts; ++e) {
-    checkpoint->AddFfn(fmt::format("{}mlp.experts.{}.", prefix, e), kExpertWidth);
+  checkpoint->AddFp8(prefix + "self_attn.kv_b_proj", kV3Heads * 256, 512);
+  checkpoint->AddFp8(prefix + "self_attn.o_proj", kV3Hidden, kV3Heads * 128);
+  if (layer < kV3Dense) return checkpoint->AddFfn(prefix + "mlp.", kV3Width);
+  checkpoint->Add(prefix + "mlp.gate.weight", "BF16", kV3Experts, kV3Hidden);
+  checkpoint->Add(prefix + "mlp.gate.e_score_correction_bias", "F32", 0, kV3Experts);
+  checkpoint->AddFfn(prefix + "mlp.shared_experts.", kV3ExpertWidth);
+  for (uint64_t e = 0; e < kV3Experts; ++e) {
+    checkpoint->AddFfn(fmt::format("{}mlp.experts.{}.", prefix, e), kV3ExpertWidth);
   }
 }
 
 // The last layer is a prediction head.
 void AddModel(SparseCheckpoint* checkpoint) {
-  checkpoint->Add("model.embed_tokens.weight", "BF16", kVocab, kHidden);
-  checkpoint->Add("model.norm.weight", "BF16", 0, kHidden);
-  checkpoint->Add("lm_head.weight", "BF16", kVocab, kHidden);
-  for (uint64_t layer = 0; layer <= kLayers; ++layer) AddLayer(layer, checkpoint);
-  const std::string head = fmt::format("model.layers.{}.", kLayers);
-  checkpoint->Add(head + "eh_proj.weight", "BF16", kHidden, 2 * kHidden);
+  checkpoint->Add("model.embed_tokens.weight", "BF16", kV3Vocab, kV3Hidden);
+  checkpoint->Add("model.norm.weight", "BF16", 0, kV3Hidden);
+  checkpoint->Add("lm_head.weight", "BF16", kV3Vocab, kV3Hidden);
+  for (uint64_t layer = 0; layer <= kV3Layers; ++layer) AddLayer(layer, checkpoint);
+  const std::string head = fmt::format("model.layers.{}.", kV3Layers);
+  checkpoint->Add(head + "eh_proj.weight", "BF16", kV3Hidden, 2 * kV3Hidden);
   for (const char* norm : {"enorm.weight", "hnorm.weight", "shared_head.norm.weight"}) {
-    checkpoint->Add(head + norm, "BF16", 0, kHidden);
+    checkpoint->Add(head + norm, "BF16", 0, kV3Hidden);
   }
 }
 
@@ -153,18 +153,18 @@ TEST(LargeCheckpoint, IsOpenedAndBoundFromItsHeaders) {
               seconds(opened - begin), seconds(bound - opened));
 
   EXPECT_EQ(config.mtp_layers, 1u);
-  ASSERT_EQ(weights.layers.size(), kLayers);
+  ASSERT_EQ(weights.layers.size(), kV3Layers);
   uint64_t experts = 0;
   for (const LayerWeights& layer : weights.layers) experts += layer.moe.experts.size();
-  EXPECT_EQ(experts, (kLayers - kDense) * kExperts);
-  EXPECT_EQ(weights.expert_bytes, experts * 3 * kHidden * kExpertWidth);
+  EXPECT_EQ(experts, (kV3Layers - kV3Dense) * kV3Experts);
+  EXPECT_EQ(weights.expert_bytes, experts * 3 * kV3Hidden * kV3ExpertWidth);
   EXPECT_GT(weights.bytes_total, uint64_t{620} << 30);
   // An expert is where the header of its shard says, with its scales.
   const uint32_t index = weights.layers[60].moe.expert_tensors[255][2];
   const formats::TensorView& down = weights.tensors[index];
   EXPECT_EQ(down.name, "model.layers.60.mlp.experts.255.down_proj.weight");
   EXPECT_EQ(down.dtype, DType::kF8E4m3);
-  EXPECT_EQ(down.shape, (std::vector<uint64_t>{kHidden, kExpertWidth}));
+  EXPECT_EQ(down.shape, (std::vector<uint64_t>{kV3Hidden, kV3ExpertWidth}));
   EXPECT_EQ(down.scales.bytes.size(), 56u * 16 * 4);
   EXPECT_EQ(down.scales.bytes.data(), down.bytes.data() + down.bytes.size());
   EXPECT_EQ(weights.uses[index], TensorUse::kExpert);

@@ -111,26 +111,26 @@ std::map<std::string, std::vector<float>> Experts(const MemoryCheckpoint& checkp
   return experts;
 }
 
-constexpr uint64_t kExperts = 6, kHidden = 64, kRows = 96, kGroups = 2;
+constexpr uint64_t kBankExperts = 6, kBankHidden = 64, kBankRows = 96, kBankGroups = 2;
 
 // One bank in both of its published layouts gives the same experts.
 TEST(PackedExperts, BothLayoutsGiveOneModel) {
   const std::string bank = "model.layers.2.mlp.experts.gate_up_proj";
   std::mt19937 random(3);
-  std::vector<uint8_t> blocks(kExperts * kRows * kGroups * 16);
-  std::vector<uint8_t> scales(kExperts * kRows * kGroups);
+  std::vector<uint8_t> blocks(kBankExperts * kBankRows * kBankGroups * 16);
+  std::vector<uint8_t> scales(kBankExperts * kBankRows * kBankGroups);
   for (uint8_t& byte : blocks) byte = static_cast<uint8_t>(random());
   for (uint8_t& scale : scales) scale = static_cast<uint8_t>(118 + random() % 8);
   const std::vector<float> numbers = {0, 0.5,  1,  1.5,  2,  3,  4,  6,
                                       0, -0.5, -1, -1.5, -2, -3, -4, -6};
-  std::vector<uint8_t> plain(kExperts * kHidden * kRows * 2);
-  for (uint64_t e = 0; e < kExperts; ++e) {
-    for (uint64_t row = 0; row < kRows; ++row) {
-      for (uint64_t col = 0; col < kHidden; ++col) {
-        const uint64_t at = (e * kRows + row) * kHidden + col;
+  std::vector<uint8_t> plain(kBankExperts * kBankHidden * kBankRows * 2);
+  for (uint64_t e = 0; e < kBankExperts; ++e) {
+    for (uint64_t row = 0; row < kBankRows; ++row) {
+      for (uint64_t col = 0; col < kBankHidden; ++col) {
+        const uint64_t at = (e * kBankRows + row) * kBankHidden + col;
         const uint8_t code = col % 2 == 0 ? blocks[at / 2] & 15 : blocks[at / 2] >> 4;
         const uint16_t value = F32ToBf16(std::ldexp(numbers[code], scales[at / 32] - 127));
-        std::memcpy(&plain[((e * kHidden + col) * kRows + row) * 2], &value, 2);
+        std::memcpy(&plain[((e * kBankHidden + col) * kBankRows + row) * 2], &value, 2);
       }
     }
   }
@@ -139,15 +139,15 @@ TEST(PackedExperts, BothLayoutsGiveOneModel) {
   GptOss other;
   MemoryCheckpoint& packed = other.Without(bank);
   // Without() leaves out the biases of the bank, too.
-  const std::vector<uint8_t> biases(kExperts * kRows * 2);
+  const std::vector<uint8_t> biases(kBankExperts * kBankRows * 2);
   for (MemoryCheckpoint* checkpoint : {&by_input, &packed}) {
-    checkpoint->Add(bank + "_bias", DType::kBf16, {kExperts, kRows}, biases);
+    checkpoint->Add(bank + "_bias", DType::kBf16, {kBankExperts, kBankRows}, biases);
   }
-  by_input.Add(bank, DType::kBf16, {kExperts, kHidden, kRows}, plain);
-  packed.Add(bank + "_scales", DType::kU8, {kExperts, kRows, kGroups}, scales);
-  packed.Add(bank + "_blocks", DType::kU8, {kExperts, kRows, kGroups, 16}, blocks);
+  by_input.Add(bank, DType::kBf16, {kBankExperts, kBankHidden, kBankRows}, plain);
+  packed.Add(bank + "_scales", DType::kU8, {kBankExperts, kBankRows, kBankGroups}, scales);
+  packed.Add(bank + "_blocks", DType::kU8, {kBankExperts, kBankRows, kBankGroups, 16}, blocks);
   const auto expected = Experts(by_input);
-  EXPECT_EQ(expected.size(), 4 * kExperts * 6);
+  EXPECT_EQ(expected.size(), 4 * kBankExperts * 6);
   // Not only zeros.
   EXPECT_NE(expected.at("model.layers.2.mlp.experts.5.gate_proj.weight"),
             expected.at("model.layers.2.mlp.experts.5.up_proj.weight"));
@@ -167,8 +167,8 @@ void ExpectRefused(const MemoryCheckpoint& checkpoint, ErrorCode code, const std
 TEST(PackedExperts, WhatDoesNotFitIsRefused) {
   const std::string bank = "model.layers.2.mlp.experts.gate_up_proj";
   const auto bytes = [](size_t size) { return std::vector<uint8_t>(size, 100); };
-  const std::vector<uint64_t> block_shape = {kExperts, kRows, kGroups, 16};
-  const size_t block_bytes = kExperts * kRows * kGroups * 16;
+  const std::vector<uint64_t> block_shape = {kBankExperts, kBankRows, kBankGroups, 16};
+  const size_t block_bytes = kBankExperts * kBankRows * kBankGroups * 16;
   GptOss alone;
   alone.Without(bank).Add(bank + "_blocks", DType::kU8, block_shape, bytes(block_bytes));
   ExpectRefused(alone.Changed(), ErrorCode::kMissingTensor, bank + "_blocks");
@@ -178,13 +178,14 @@ TEST(PackedExperts, WhatDoesNotFitIsRefused) {
   GptOss other_size;
   MemoryCheckpoint& checkpoint = other_size.Without(bank);
   checkpoint.Add(bank + "_blocks", DType::kU8, block_shape, bytes(block_bytes));
-  checkpoint.Add(bank + "_scales", DType::kU8, {kExperts, kRows, 1}, bytes(kExperts * kRows));
+  checkpoint.Add(bank + "_scales", DType::kU8, {kBankExperts, kBankRows, 1},
+                 bytes(kBankExperts * kBankRows));
   ExpectRefused(checkpoint, ErrorCode::kParse, bank + "_blocks");
   GptOss odd;
-  odd.Without(bank).Add(bank, DType::kBf16, {1, kHidden, 3}, bytes(kHidden * 6));
+  odd.Without(bank).Add(bank, DType::kBf16, {1, kBankHidden, 3}, bytes(kBankHidden * 6));
   ExpectRefused(odd.Changed(), ErrorCode::kParse, bank);
   GptOss flat;
-  flat.Without(bank).Add(bank, DType::kBf16, {kHidden, 4}, bytes(kHidden * 8));
+  flat.Without(bank).Add(bank, DType::kBf16, {kBankHidden, 4}, bytes(kBankHidden * 8));
   ExpectRefused(flat.Changed(), ErrorCode::kParse, bank);
 
   // Of another family these are weights that somebody quantized.
