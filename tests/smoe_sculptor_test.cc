@@ -382,7 +382,7 @@ TEST_F(Sculptor, UnknownModelTypes) {
   ExpectRefused({.config = With(type, {{"num_experts_per_tok", nullptr}})}, "num_experts_per_tok");
   ExpectRefused({.config = type, .extra = {"model.layers.1.mlp.twist.weight"}}, "mlp.twist");
   ExpectRefused({.config = type, .extra = {"model.twist.weight"}}, "model.twist");
-  ExpectRefused({.config = {{"model_type", "qwen3_next"}}}, "qwen3_next");  // known, not run
+  ExpectRefused({.config = {{"model_type", "deepseek_v32"}}}, "deepseek_v32");  // known, not run
   const json harmless = {{"routed_scaling_factor", 1.0},
                          {"use_sliding_window", false},
                          {"sliding_window", 16},

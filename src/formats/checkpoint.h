@@ -38,7 +38,7 @@ struct TensorView {
   // Of bytes that are made where they are used: who reads them has a HeldBytes
   // (formats/made_bytes.h). Null = they are there.
   std::shared_ptr<MadeBytes> made;
-  quant::BlockScales scales;    // of kF8E4m3; without blocks for every other dtype
+  quant::BlockScales scales;  // of kF8E4m3; without blocks for every other dtype
 
   quant::MatrixShape matrix() const { return quant::AsMatrix(shape).value(); }
 };

@@ -298,6 +298,7 @@ RopeDefaults DefaultsOfRope(const JsonKeys& keys, const FamilyRow& family, const
   }
   defaults.max_positions = config.max_position_embeddings;
   defaults.interleaved = family.rope_interleaved && keys.Bool("rope_interleave", true);
+  defaults.sections = family.recurrent == MixerKind::kGatedDeltaNet;
   defaults.yarn_means_longrope = family.name == "phi3";
   if (keys.Has("original_max_position_embeddings")) {
     defaults.original_max_positions =
@@ -456,8 +457,9 @@ ModelConfig ConfigFromHuggingFace(const Json& json, const std::string& file) {
   const FamilyRow family = Family(keys, &config.warnings.list);
   RefuseUnsupportedOptions(keys, family);
   ReadSizes(keys, family, &config);
-  const JsonKeys& tie_keys = outer.Has("tie_word_embeddings") ? outer : keys;
-  config.tie_word_embeddings = tie_keys.Bool("tie_word_embeddings", family.tied);
+  const std::string_view tie = keys.OneOf({"tie_word_embeddings", "tie_embedding"});
+  const bool tied = keys.Bool(tie.empty() ? "tie_word_embeddings" : tie, family.tied);
+  config.tie_word_embeddings = outer.Bool("tie_word_embeddings", tied);
   if (family.mla) config.mla = MlaFromHuggingFace(keys, family);
   LayerConfig layer = ReadHeads(keys, family, config);
   config.linear = LinearFromHuggingFace(keys, family);

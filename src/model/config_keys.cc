@@ -26,7 +26,7 @@ constexpr auto kHarmless = std::to_array<std::string_view>(
      "use_cache", "cache_implementation", "return_dict", "output_attentions",
      "output_hidden_states", "output_router_logits", "torchscript", "use_bfloat16",
      "chunk_size_feed_forward", "attn_implementation", "use_flash_attn", "use_flash_attention",
-     "fuse_rope",
+     "fuse_rope", "mamba_ssm_dtype",
      // How long texts and answers are.
      "model_max_length", "max_sequence_length", "seq_length", "tokenizer_model_max_length",
      "max_length", "min_length", "max_new_tokens",
@@ -38,10 +38,12 @@ constexpr auto kHarmless = std::to_array<std::string_view>(
 
 // What tensors are there says it, and a tensor that has no place is an error itself.
 constexpr auto kInTensors = std::to_array<std::string_view>(
-    {"attention_bias", "qkv_bias", "use_qkv_bias", "use_qk_norm", "qk_norm_type",
+    {"attention_bias", "qkv_bias", "use_qkv_bias", "use_qk_norm", "qk_norm_type", "gating",
+     "attn_output_gate",
      // Which layers have experts.
-     "first_k_dense_replace", "moe_layer_freq", "decoder_sparse_step", "mlp_only_layers",
-     "mlp_layer_types", "moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval",
+     "first_k_dense_replace", "num_dense_layers", "moe_layer_freq", "decoder_sparse_step",
+     "mlp_only_layers", "mlp_layer_types", "moe_layer_start_index", "moe_layer_end_index",
+     "moe_layer_interval",
      // What routers and experts have.
      "moe_use_aux_free", "use_routing_bias", "use_expert_bias", "moe_router_enable_expert_bias",
      "shared_moe_mode", "shared_intermediate_size", "mlp_intermediate_size",

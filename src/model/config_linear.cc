@@ -32,18 +32,33 @@ std::vector<bool> AllBut(uint32_t every, uint32_t num_layers) {
   return recurrent;
 }
 
-// Kimi counts its layers from 1.
+// Kimi counts its layers from 1, and lists both kinds.
 std::vector<bool> KdaLayers(const JsonKeys& block, uint32_t num_layers) {
   std::vector<bool> recurrent(num_layers, false);
-  const Json* list = block.Find("kda_layers");
-  if (list == nullptr || !list->is_array()) block.Fail("kda_layers", "must be a list of layers");
-  for (const Json& layer : *list) {
-    if (!layer.is_number_unsigned() || layer.get<uint64_t>() - 1 >= num_layers) {
-      block.Fail("kda_layers", fmt::format("holds {}, which is no layer", layer.dump()));
+  std::vector<bool> listed(num_layers, false);
+  for (const char* key : {"kda_layers", "full_attn_layers"}) {
+    const Json* list = block.Find(key);
+    if (list == nullptr || !list->is_array()) block.Fail(key, "must be a list of layers");
+    for (const Json& layer : *list) {
+      if (!layer.is_number_unsigned() || layer.get<uint64_t>() - 1 >= num_layers ||
+          listed[layer.get<uint64_t>() - 1]) {
+        block.Fail(key, fmt::format("holds {}, which is no layer or listed before", layer.dump()));
+      }
+      listed[layer.get<uint64_t>() - 1] = true;
+      if (key == std::string_view("kda_layers")) recurrent[layer.get<uint64_t>() - 1] = true;
     }
-    recurrent[layer.get<uint64_t>() - 1] = true;
+  }
+  if (std::ranges::find(listed, false) != listed.end()) {
+    block.Fail("kda_layers", "and full_attn_layers do not have all layers");
   }
   return recurrent;
+}
+
+// What the keys that give a distance between layers of attention say; empty if there is none.
+std::vector<bool> ByDistance(const JsonKeys& keys, uint32_t num_layers) {
+  const std::string_view key = keys.OneOf({"full_attention_interval", "layer_group_size"});
+  if (key.empty()) return {};
+  return AllBut(keys.Uint(key, 1, kMaxLayers), num_layers);
 }
 
 LinearConfig KdaFromHuggingFace(const JsonKeys& keys) {
@@ -52,9 +67,12 @@ LinearConfig KdaFromHuggingFace(const JsonKeys& keys) {
   const auto size = [&](const char* nested, const char* flat, uint32_t most, uint32_t fallback) {
     return block ? block->Uint(nested, 1, most) : keys.Uint(flat, 1, most, fallback);
   };
+  const std::string_view taps = keys.OneOf({"linear_conv_kernel_dim", "short_conv_kernel_size"});
   linear.key_heads = linear.value_heads = size("num_heads", "linear_num_heads", kMaxHeads, 32);
   linear.key_dim = linear.value_dim = size("head_dim", "linear_head_dim", kMaxHeadDim, 128);
-  linear.conv_taps = size("short_conv_kernel_size", "linear_conv_kernel_dim", kMaxConvTaps, 4);
+  linear.conv_taps =
+      size("short_conv_kernel_size",
+           taps.empty() ? "linear_conv_kernel_dim" : std::string(taps).c_str(), kMaxConvTaps, 4);
   if (keys.Bool("kda_safe_gate", false)) {
     linear.least_log_decay = static_cast<float>(keys.Number("kda_lower_bound", -1e3, -1e-3, -5.0));
   }
@@ -68,26 +86,21 @@ bool IsRecurrentType(std::string_view type) { return type == "linear_attention" 
 std::vector<bool> RecurrentLayers(const JsonKeys& keys, const FamilyRow& family,
                                   uint32_t num_layers) {
   if (!IsRecurrent(family.recurrent)) return std::vector<bool>(num_layers, false);
+  const std::vector<bool> by_distance = ByDistance(keys, num_layers);
   if (keys.Has("layer_types")) {
     std::vector<bool> recurrent;
     for (const std::string& type : keys.Strings("layer_types", num_layers)) {
       recurrent.push_back(IsRecurrentType(type));
     }
+    if (!by_distance.empty() && by_distance != recurrent) {
+      keys.Fail("layer_types", "contradicts the distance between layers of attention");
+    }
     return recurrent;
   }
-  switch (family.recurrent) {
-    case MixerKind::kGatedDeltaNet:
-      return AllBut(keys.Uint("full_attention_interval", 1, kMaxLayers, 4), num_layers);
-    case MixerKind::kKda:
-      if (keys.Has("layer_group_size")) {
-        return AllBut(keys.Uint("layer_group_size", 1, kMaxLayers), num_layers);
-      }
-      if (const auto block = keys.Object("linear_attn_config"))
-        return KdaLayers(*block, num_layers);
-      keys.Fail("layer_types", "is missing, as are linear_attn_config and layer_group_size");
-    default:
-      keys.Fail("layer_types", "is missing");
-  }
+  if (!by_distance.empty()) return by_distance;
+  if (family.recurrent == MixerKind::kGatedDeltaNet) return AllBut(4, num_layers);
+  if (const auto block = keys.Object("linear_attn_config")) return KdaLayers(*block, num_layers);
+  keys.Fail("layer_types", "is missing");
 }
 
 LinearConfig LinearFromHuggingFace(const JsonKeys& keys, const FamilyRow& family) {

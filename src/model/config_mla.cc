@@ -72,6 +72,9 @@ void ReadExpertGroups(const JsonKeys& keys, const FamilyRow& family, MoeConfig* 
   }
   const bool v3 = family.name == "deepseek_v3";  // whose config class has defaults
   const char* const groups = keys.Has("num_expert_group") ? "num_expert_group" : "n_group";
+  if (!keys.Bool("use_grouped_topk", true)) {
+    keys.Unsupported("use_grouped_topk", "false is not supported yet");
+  }
   moe->groups = keys.Uint(groups, 1, kMaxRouterGroups, v3 ? 8 : 1);
   moe->top_groups = keys.Uint("topk_group", 1, moe->groups, v3 ? 4 : 1);
   CheckGroups(keys, groups, "topk_group", *moe);

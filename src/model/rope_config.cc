@@ -149,6 +149,10 @@ Rope RopeFromHuggingFace(const std::optional<JsonKeys>& scaling, const RopeDefau
   keys.Accept({"type"});  // the older name, which the newer one overrules
   if (defaults.yarn_means_longrope && (type == "su" || type == "yarn")) type = "longrope";
 
+  if (defaults.sections) {
+    for (const char* key : {"mrope_section", "mrope_interleaved"}) keys.Find(key);
+  }
+
   uint32_t original = keys.Uint("original_max_position_embeddings", 1, kMaxRopePositions,
                                 std::max(defaults.max_positions, 1u));
   if (defaults.original_max_positions) original = *defaults.original_max_positions;

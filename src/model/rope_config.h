@@ -27,6 +27,7 @@ struct RopeDefaults {
   uint32_t head_dim = 0;
   uint32_t max_positions = 0;  // max_position_embeddings
   bool interleaved = false;
+  bool sections = false;  // there may be mrope_section: text has one position in all sections
   bool yarn_means_longrope = false;  // Phi-3's early files call longrope "su" or "yarn"
   std::optional<uint32_t> original_max_positions;  // the family's own key, before the rope's
 };
