@@ -41,6 +41,24 @@ struct Request {
 
 enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kError };
 
+// What drafts (engine/drafter.h) did for a request.
+struct DraftStats {
+  uint64_t drafted = 0;   // tokens that a step checked beside the next one
+  uint64_t accepted = 0;  // of them: each is one step less
+  uint64_t steps = 0;     // that decoded
+  double seconds = 0.0;
+  uint64_t plain_steps = 0;  // of these, without drafts
+  double plain_seconds = 0.0;
+
+  // Times as fast as with plain steps alone, by the mean of those that there were; 0 = there were
+  // none to compare with.
+  double speed_up() const {
+    if (plain_steps == 0 || seconds <= 0.0) return 0.0;
+    const double alone = plain_seconds / static_cast<double>(plain_steps);
+    return alone * static_cast<double>(steps + accepted) / seconds;
+  }
+};
+
 struct Result {
   std::vector<TokenId> ids;
   std::string text;
@@ -52,6 +70,7 @@ struct Result {
   double queue_seconds = 0.0;    // until the first step
   double prefill_seconds = 0.0;  // from there to the first token
   double decode_seconds = 0.0;   // the others
+  DraftStats drafts;
 };
 
 }  // namespace moewe::engine

@@ -8,20 +8,15 @@
 #include <string>
 #include <utility>
 
-#include "engine/answer.h"
+#include "engine/scheduler_task.h"
 #include "moewe/error.h"
 
 namespace moewe::engine {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Wanted = model::SequenceChunk::Logits;
 
 constexpr size_t kMaxKeptSequences = 256;
-
-double Seconds(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
 
 // The exception in flight as what its request ends with.
 Error CurrentError() {
@@ -38,49 +33,17 @@ Error CurrentError() {
 
 }  // namespace
 
-struct Scheduler::Task {
-  Task(Request r, const text::Tokenizer* tokenizer, std::function<void(Result)> d)
-      : request(std::move(r)),
-        done(std::move(d)),
-        tokens(request.prompt),
-        sampler(request.sampling),
-        answer(tokenizer, request.stops) {
-    result.prompt_tokens = request.prompt.size();
-    for (const TokenId id : request.prompt) sampler.Observe(id);
-  }
-
-  bool scored() const { return request.on_logits != nullptr; }
-  bool wants_every_row() const { return scored() && !request.last_logits_only; }
-  bool cancelled() const {
-    return (request.cancel != nullptr && request.cancel->load()) ||
-           (request.abandoned != nullptr && request.abandoned->load());
-  }
-  // Tokens whose keys and values are still to be computed.
-  std::span<const TokenId> pending() const { return std::span(tokens).subspan(sequence->length()); }
-  // Blocks that it holds or is sure to need.
-  size_t blocks() const {
-    const size_t needed = model::BlocksFor(tokens.size());
-    return sequence ? std::max(needed, sequence->blocks().size()) : needed;
-  }
-
-  const Request request;
-  const std::function<void(Result)> done;
-  std::vector<TokenId> tokens;  // the prompt, then the answer
-  Sampler sampler;
-  Answer answer;
-  std::optional<model::Sequence> sequence;  // while it runs
-  Result result;
-  Clock::time_point queued = Clock::now();
-  std::optional<Clock::time_point> started, first_token;
-};
-
 Scheduler::Scheduler(model::Model* model, const text::Tokenizer* tokenizer,
                      const SchedulerOptions& options)
     : model_(model),
       tokenizer_(tokenizer),
       options_(options),
       pool_(model->config(), options.kv_type, options.kv_blocks, options.states),
-      kept_(kMaxKeptSequences) {}
+      kept_(kMaxKeptSequences),
+      can_draft_(options.draft_rows > 0 && model->CanTruncate() && !model->stream_stats()) {
+  // At once: growing later would take the old rows and the new ones.
+  if (can_draft_) logits_.reserve((1 + options.draft_rows) * model->config().vocab_size);
+}
 
 Scheduler::~Scheduler() { CancelAll(); }
 
@@ -139,7 +102,9 @@ Scheduler::Stats Scheduler::stats() const {
           .free_blocks = pool_.free_blocks(),
           .steps = steps_,
           .computed_tokens = computed_tokens_,
-          .preemptions = preemptions_};
+          .preemptions = preemptions_,
+          .drafted_tokens = drafted_tokens_,
+          .accepted_tokens = accepted_tokens_};
 }
 
 void Scheduler::DropCancelled() {
@@ -215,6 +180,7 @@ void Scheduler::Plan() {
   plan_.clear();
   size_t prompt_tokens = std::max(1u, options_.chunk);
   size_t scored_rows = options_.scored_rows;
+  size_t draft_rows = DraftsOfStep();
   // Making room may end the task itself, or send those behind it back to the queue.
   for (size_t i = 0; i < running_.size();) {
     Task& task = *running_[i];
@@ -235,13 +201,20 @@ void Scheduler::Plan() {
         Fail(task, CurrentError());
         continue;
       }
-      model::SequenceChunk chunk{&*task.sequence, tokens, Wanted::kNone};
+      Planned planned{&task, {&*task.sequence, tokens, Wanted::kNone}, {}};
+      model::SequenceChunk& chunk = planned.chunk;
       if (task.wants_every_row()) {
         chunk.logits = Wanted::kAll;
       } else if (tokens.size() == task.pending().size()) {
         chunk.logits = Wanted::kLast;
       }
-      plan_.push_back({&task, chunk});
+      if (const size_t drafts = draft_rows > 0 ? AddDrafts(task, draft_rows) : 0; drafts > 0) {
+        draft_rows -= drafts;
+        chunk.tokens = task.drafted;
+        chunk.logits = Wanted::kAll;
+        planned.drafts = chunk.tokens.subspan(1);
+      }
+      plan_.push_back(planned);
     }
     ++i;
   }
@@ -278,9 +251,18 @@ void Scheduler::Run(std::span<const Planned> plan) {
   chunks_.clear();
   for (const Planned& planned : plan) chunks_.push_back(planned.chunk);
   logits_.clear();
+  forward_began_ = Clock::now();
   try {
     model_->Forward(chunks_, &logits_);
   } catch (...) {
+    if (plan.size() == 1 && !plan.front().drafts.empty()) {
+      // The fault may be one that only a draft meets.
+      Planned plain = plan.front();
+      plain.chunk.tokens = plain.chunk.tokens.first(1);
+      plain.chunk.logits = Wanted::kLast;
+      plain.drafts = {};
+      return Run({&plain, 1});
+    }
     if (plan.size() == 1) {
       Fail(*plan.front().task, CurrentError());
       return;
@@ -301,17 +283,18 @@ void Scheduler::Run(std::span<const Planned> plan) {
     size_t rows = planned.chunk.logits == Wanted::kNone ? 0 : 1;
     if (planned.chunk.logits == Wanted::kAll) rows = planned.chunk.tokens.size();
     const size_t values = rows * model_->config().vocab_size;
-    if (rows > 0) Deliver(*planned.task, rest.first(values));
+    if (rows > 0) Deliver(planned, rest.first(values));
     rest = rest.subspan(values);
   }
 }
 
-void Scheduler::Deliver(Task& task, std::span<float> rows) {
+void Scheduler::Deliver(const Planned& planned, std::span<float> rows) {
+  Task& task = *planned.task;
   try {
     if (task.scored()) {
       Score(task, rows);
     } else {
-      Sample(task, rows);
+      Decode(planned, rows);
     }
   } catch (...) {
     Fail(task, CurrentError());
@@ -322,25 +305,6 @@ void Scheduler::Score(Task& task, std::span<const float> rows) {
   const size_t end = task.sequence->length();
   task.request.on_logits(end - rows.size() / model_->config().vocab_size, rows);
   if (end == task.tokens.size()) Finish(task, FinishReason::kLength);
-}
-
-void Scheduler::Sample(Task& task, std::span<float> logits) {
-  const Request& request = task.request;
-  Result& result = task.result;
-  const TokenId id = task.sampler.Sample(logits);
-  if (!task.first_token) task.first_token = Clock::now();
-  if (std::ranges::find(request.eos_ids, id) != request.eos_ids.end()) {
-    return Finish(task, FinishReason::kStop);
-  }
-  result.ids.push_back(id);
-  task.tokens.push_back(id);
-  task.sampler.Observe(id);
-  const std::string text = task.answer.Push(id);
-  if (!text.empty() && request.on_text) request.on_text(text);
-  if (task.answer.stopped()) return Finish(task, FinishReason::kStop);
-  if (result.ids.size() == request.max_tokens || task.tokens.size() >= options_.context) {
-    Finish(task, FinishReason::kLength);
-  }
 }
 
 void Scheduler::Finish(Task& task, FinishReason reason) {

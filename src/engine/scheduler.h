@@ -6,18 +6,29 @@
 //
 // When the KV cache is full, ended sequences are given up first, then the youngest request steps
 // back into the queue and is computed again later; only a request that does not fit alone ends with
-// Error{kOutOfBudget}. None of this changes a result: what a request gives depends on its prompt,
+// Error{kOutOfBudget}.
+//
+// A step that decodes may check drafted tokens beside the next one (engine/drafter.h): then it
+// gives several tokens of a request at once. Not where experts are streamed (each token more reads
+// more of them from the disk, which is what the step waits for), while a prompt is computed in the
+// same step, or with more than a few requests, whose tokens fill a step without drafts.
+//
+// None of this changes a result: what a request gives depends on its prompt,
 // its parameters and the model alone, bit for bit.
 #ifndef MOEWE_ENGINE_SCHEDULER_H_
 #define MOEWE_ENGINE_SCHEDULER_H_
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "engine/draft_length.h"
+#include "engine/drafter.h"
 #include "engine/prefix_cache.h"
 #include "engine/request.h"
 #include "model/kv_cache.h"
@@ -37,6 +48,12 @@ struct SchedulerOptions {
   // Rows of logits, each a vocabulary wide, that a step gives for requests that want those of every
   // token. Every one of them gets at least one.
   size_t scored_rows = 32;
+  // Drafted tokens that a step checks at most, of all its requests together; 0 = none.
+  size_t draft_rows = 0;
+  // As many of them as pay by measured times, and only for one request alone; false = always as
+  // many as are allowed. The answers are the same.
+  bool drafts_by_gain = true;
+  std::unique_ptr<Drafter> (*make_drafter)() = nullptr;  // null = PromptLookup
 };
 
 // Not thread-safe: Validate may be called from any thread, everything else by one at a time.
@@ -67,14 +84,22 @@ class Scheduler {
     uint64_t steps = 0;
     uint64_t computed_tokens = 0;  // rows of all steps
     uint64_t preemptions = 0;
+    uint64_t drafted_tokens = 0;
+    uint64_t accepted_tokens = 0;  // of these
   };
   Stats stats() const;
 
  private:
+  using Clock = std::chrono::steady_clock;
+  static double Seconds(Clock::time_point from, Clock::time_point to) {
+    return std::chrono::duration<double>(to - from).count();
+  }
+
   struct Task;
   struct Planned {
     Task* task;
     model::SequenceChunk chunk;
+    std::span<const TokenId> drafts;  // the end of chunk.tokens
   };
 
   void DropCancelled();
@@ -82,12 +107,16 @@ class Scheduler {
   bool Fits(const Task& task) const;
   void Start(Task& task);
   void Plan();
+  size_t DraftsOfStep() const;
+  size_t AddDrafts(Task& task, size_t most);
   bool MakeRoom(Task& task, size_t n);
   void StepBack(Task& task);
   void Run(std::span<const Planned> plan);
-  void Deliver(Task& task, std::span<float> rows);
+  void Deliver(const Planned& planned, std::span<float> rows);
   void Score(Task& task, std::span<const float> rows);
-  void Sample(Task& task, std::span<float> logits);
+  void Decode(const Planned& planned, std::span<float> rows);
+  std::optional<FinishReason> Sample(Task& task, std::span<float> logits);
+  void NoteStep(const Planned& planned, size_t accepted, bool ended);
   void Finish(Task& task, FinishReason reason);
   void Fail(Task& task, Error error);
 
@@ -98,11 +127,15 @@ class Scheduler {
   PrefixCache kept_;
   std::deque<std::unique_ptr<Task>> waiting_;
   std::vector<std::unique_ptr<Task>> running_;  // in the order of admission
+  const bool can_draft_;
+  StepTimes step_times_;
   uint64_t steps_ = 0, computed_tokens_ = 0, preemptions_ = 0;
+  uint64_t drafted_tokens_ = 0, accepted_tokens_ = 0;
   // Of the step that runs.
   std::vector<Planned> plan_;
   std::vector<model::SequenceChunk> chunks_;
   std::vector<float> logits_;
+  Clock::time_point forward_began_;
 };
 
 }  // namespace moewe::engine

@@ -52,6 +52,7 @@ class WatchedModel : public model::Model {
   std::span<const formats::TensorView> tensors() const override { return inner_->tensors(); }
   std::optional<model::StreamStats> stream_stats() const override { return inner_->stream_stats(); }
   Bytes stream_memory() const override { return inner_->stream_memory(); }
+  bool CanTruncate() const override { return can_truncate && inner_->CanTruncate(); }
 
   void Forward(std::span<const model::SequenceChunk> chunks, std::vector<float>* logits,
                model::ForwardObserver* observer) override {
@@ -62,11 +63,14 @@ class WatchedModel : public model::Model {
     const size_t vocab = config().vocab_size;
     size_t at = 0;
     for (const model::SequenceChunk& chunk : chunks) {
-      if (chunk.logits == model::SequenceChunk::Logits::kNone) continue;
-      if (after) after(chunk, std::span(*logits).subspan(at, vocab));
-      rows.emplace_back(logits->begin() + static_cast<ptrdiff_t>(at),
-                        logits->begin() + static_cast<ptrdiff_t>(at + vocab));
-      at += vocab;
+      using Logits = model::SequenceChunk::Logits;
+      size_t wanted = chunk.logits == Logits::kNone ? 0 : 1;
+      if (chunk.logits == Logits::kAll) wanted = chunk.tokens.size();
+      for (; wanted > 0; --wanted, at += vocab) {
+        if (after) after(chunk, std::span(*logits).subspan(at, vocab));
+        rows.emplace_back(logits->begin() + static_cast<ptrdiff_t>(at),
+                          logits->begin() + static_cast<ptrdiff_t>(at + vocab));
+      }
     }
     widest = std::max(widest, chunks.size());
   }
@@ -82,6 +86,7 @@ class WatchedModel : public model::Model {
   std::function<void(const model::SequenceChunk&, std::span<float> row)> after;
   std::vector<std::vector<float>> rows;
   size_t widest = 0;
+  bool can_truncate = true;
 
  private:
   model::Model* inner_;

@@ -131,6 +131,11 @@ class Model {
     return {};
   }
 
+  // Whether Sequence::Truncate takes back the last tokens of a step, any number of them, as if they
+  // had not been computed. Keys and values alone allow it; a state that every token changes would
+  // not.
+  virtual bool CanTruncate() const { return true; }
+
   // Runs all chunks as one batch. The result for a position depends only on the tokens before it.
   // Appends logits rows [vocab_size] to *logits in chunk order. On an exception the sequences keep
   // their old length. Throws Error{kUsage} for a token outside of the vocabulary or a sequence

@@ -1,0 +1,121 @@
+// The part of the scheduler that gives answers their tokens, with and without drafts.
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "engine/prompt_lookup.h"
+#include "engine/scheduler_task.h"
+
+namespace moewe::engine {
+namespace {
+
+// Requests that draft side by side at most. More of them make a step's rows many without drafts.
+constexpr size_t kMostDrafting = 4;
+
+}  // namespace
+
+// How many drafted tokens all requests of the next step may have together.
+size_t Scheduler::DraftsOfStep() const {
+  const size_t most_requests = options_.drafts_by_gain ? 1 : kMostDrafting;
+  if (!can_draft_ || running_.size() > most_requests) return 0;
+  for (const auto& task : running_) {
+    if (!task->decodes()) return 0;
+  }
+  return options_.draft_rows;
+}
+
+// Makes `task.drafted`, and room for it, if there is a draft: returns its length.
+size_t Scheduler::AddDrafts(Task& task, size_t most) {
+  // A token that ends the answer needs none after it.
+  most = std::min(most, options_.context - task.tokens.size() - 1);
+  if (task.request.max_tokens != 0) {
+    most = std::min(most, task.request.max_tokens - task.result.ids.size() - 1);
+  }
+  if (most == 0) return 0;
+  if (task.drafter == nullptr) {
+    task.drafter = options_.make_drafter != nullptr ? options_.make_drafter()
+                                                    : std::make_unique<PromptLookup>();
+  }
+  task.drafted.resize(1 + most);
+  task.drafted[0] = task.tokens.back();
+  const Draft draft = task.drafter->Propose(task.tokens, std::span(task.drafted).subspan(1));
+  size_t n = std::min(draft.length, most);
+  if (n > 0 && options_.drafts_by_gain) n = task.draft_length.Choose(step_times_, draft.match, n);
+  // Nobody steps back for a draft, now or by lacking a block for the token that is certain.
+  while (n > 0 && task.sequence->BlocksNeeded(1 + n) > task.sequence->BlocksNeeded(1) &&
+         task.sequence->BlocksNeeded(1 + n) + running_.size() > pool_.free_blocks()) {
+    --n;
+  }
+  if (n == 0) return 0;
+  task.sequence->Reserve(1 + n);
+  task.draft_match = draft.match;
+  task.drafted.resize(1 + n);
+  return n;
+}
+
+// Draws tokens from the rows in order, as steps of one token each would: every row is what the
+// model gives after the tokens before it, as long as those are the answer's. Sampler, penalties,
+// stop strings and limits see one token after the other and know nothing of drafts.
+void Scheduler::Decode(const Planned& planned, std::span<float> rows) {
+  Task& task = *planned.task;
+  const std::span<const TokenId> drafts = planned.drafts;
+  const size_t vocab_size = model_->config().vocab_size;
+  const size_t drafted_from = task.sequence->length() - drafts.size();
+  size_t accepted = 0;
+  std::optional<FinishReason> end;
+  while (true) {
+    end = Sample(task, rows.subspan(accepted * vocab_size, vocab_size));
+    if (end || accepted == drafts.size() || task.tokens.back() != drafts[accepted]) break;
+    ++accepted;
+  }
+  // What was computed for tokens that the answer does not have goes: the sequence is as long as if
+  // there had been no drafts.
+  if (accepted < drafts.size()) task.sequence->Truncate(drafted_from + accepted);
+  NoteStep(planned, accepted, end.has_value());
+  if (end) Finish(task, *end);
+}
+
+// The next token, and the reason if it is the answer's end.
+std::optional<FinishReason> Scheduler::Sample(Task& task, std::span<float> logits) {
+  const Request& request = task.request;
+  Result& result = task.result;
+  const TokenId id = task.sampler.Sample(logits);
+  if (!task.first_token) task.first_token = Clock::now();
+  if (std::ranges::find(request.eos_ids, id) != request.eos_ids.end()) return FinishReason::kStop;
+  result.ids.push_back(id);
+  task.tokens.push_back(id);
+  task.sampler.Observe(id);
+  const std::string text = task.answer.Push(id);
+  if (!text.empty() && request.on_text) request.on_text(text);
+  if (task.answer.stopped()) return FinishReason::kStop;
+  if (result.ids.size() == request.max_tokens || task.tokens.size() >= options_.context) {
+    return FinishReason::kLength;
+  }
+  return std::nullopt;
+}
+
+void Scheduler::NoteStep(const Planned& planned, size_t accepted, bool ended) {
+  const size_t rows = planned.chunk.tokens.size();
+  const size_t drafts = planned.drafts.size();
+  if (rows != 1 + drafts) return;  // of a prompt
+  const double seconds = Seconds(forward_began_, Clock::now());
+  DraftStats& stats = planned.task->result.drafts;
+  stats.drafted += drafts;
+  stats.accepted += accepted;
+  ++stats.steps;
+  stats.seconds += seconds;
+  drafted_tokens_ += drafts;
+  accepted_tokens_ += accepted;
+  if (drafts == 0) {
+    ++stats.plain_steps;
+    stats.plain_seconds += seconds;
+  } else {
+    const size_t compared = ended ? accepted : std::min(accepted + 1, drafts);
+    planned.task->draft_length.Note(planned.task->draft_match, compared, accepted);
+  }
+  if (chunks_.size() == 1) step_times_.Add(rows, seconds);
+}
+
+}  // namespace moewe::engine
