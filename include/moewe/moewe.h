@@ -56,6 +56,12 @@ struct ModelOptions {
   uint32_t chunk = 0;      // prompt tokens a step; 0 = 256, or up to 512 if experts are streamed
   uint32_t sequences = 1;  // whole contexts that the KV cache has room for; more requests than fit
                            // take turns
+  // Tokens that a step may check beside the next one, guessed from what followed the same words
+  // before: text that repeats itself is answered faster, with the same tokens. Empty = as many as
+  // pay by measured times; 0 = none; else always so many, at most kMostSpeculated. There are none
+  // where experts are streamed.
+  static constexpr uint32_t kMostSpeculated = 64;
+  std::optional<uint32_t> speculate;
   Activations activations = Activations::kInt8;
   KvType kv = KvType::kAuto;
   std::string task;  // task mask of the file; "none" = none; empty = the one that belongs to the
@@ -146,6 +152,16 @@ struct SkillEnergy {
   uint32_t phi_layer = 0;
 };
 
+// What guessing tokens ahead did for an answer.
+struct Speculation {
+  uint64_t drafted = 0;        // tokens that were checked ahead
+  uint64_t accepted = 0;       // of these, that the answer has
+  uint64_t steps = 0;          // of the model, after the prompt
+  uint64_t drafted_steps = 0;  // of these, that checked tokens ahead
+  // Times as fast as with the other steps alone, by their mean time; empty if there were none.
+  std::optional<double> speed_up;
+};
+
 struct Answer {
   std::string text;
   std::vector<Token> ids;
@@ -157,7 +173,8 @@ struct Answer {
   double queue_seconds = 0.0;    // until the first step
   double prefill_seconds = 0.0;  // from there to the first token
   double decode_seconds = 0.0;   // the others
-  std::string skill;             // that answered: an id, a blend "a=0.6,b=0.4", empty = none
+  Speculation speculation;
+  std::string skill;  // that answered: an id, a blend "a=0.6,b=0.4", empty = none
   std::vector<SkillEnergy> skill_energies;  // with skill "auto", ascending
 };
 

@@ -80,6 +80,16 @@ FinishReason Public(engine::FinishReason reason) {
   }
 }
 
+Speculation Public(const engine::DraftStats& stats) {
+  Speculation result;
+  result.drafted = stats.drafted;
+  result.accepted = stats.accepted;
+  result.steps = stats.steps;
+  result.drafted_steps = stats.steps - stats.plain_steps;
+  if (stats.plain_steps > 0) result.speed_up = stats.speed_up();
+  return result;
+}
+
 std::vector<SkillEnergy> Public(const std::vector<model::SkillEnergy>& energies) {
   std::vector<SkillEnergy> result;
   for (const model::SkillEnergy& skill : energies) {
@@ -129,7 +139,9 @@ struct Model::Impl {
                                  .states = sequences * model::kStatesPerSequence,
                                  .kv_type = open.kv_type,
                                  .chunk = open.chunk,
-                                 .scored_rows = ScoredRows()});
+                                 .scored_rows = ScoredRows(),
+                                 .draft_rows = open.plan.draft_rows,
+                                 .drafts_by_gain = !open.request.needs_drafts});
   }
 
   // Rows of logits that scoring may ask of a step: one a sequence is planned for, more as far as
@@ -306,6 +318,7 @@ Answer Model::Generate(std::span<const Token> prompt, const GenerateOptions& opt
   answer.queue_seconds = result.queue_seconds;
   answer.prefill_seconds = result.prefill_seconds;
   answer.decode_seconds = result.decode_seconds;
+  answer.speculation = Public(result.drafts);
   return answer;
 }
 

@@ -31,9 +31,17 @@ model::LoadOptions LoadOptionsOf(const ModelOptions& options) {
 
 constexpr const char* kAutoSkill = "auto";
 
+// The most that are drafted where gain decides: what follows is rarely right, or comes with the
+// next step.
+constexpr uint32_t kDraftsByGain = 8;
+
 void Check(const ModelOptions& options) {
   if (options.threads < 0 || options.threads > 1024) {
     throw Error(ErrorCode::kUsage, "threads must be between 0 and 1024");
+  }
+  if (options.speculate.value_or(0) > ModelOptions::kMostSpeculated) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("at most {} tokens are speculated on", ModelOptions::kMostSpeculated));
   }
   if (options.sequences == 0) throw Error(ErrorCode::kUsage, "room for one sequence is the least");
   const double blend = options.skill_blend;
@@ -56,6 +64,8 @@ model::MemoryRequest MemoryRequestOf(const ModelOptions& options) {
   request.chunk = options.chunk;
   request.sequences = options.sequences;
   request.logit_rows = options.sequences;
+  request.draft_rows = options.speculate.value_or(kDraftsByGain);
+  request.needs_drafts = options.speculate.has_value();
   const bool f32 = options.kv == KvType::kF32 ||
                    (options.kv == KvType::kAuto && options.activations == Activations::kF32);
   request.kv_type = f32 ? model::KvType::kF32 : model::KvType::kF16;

@@ -56,6 +56,13 @@ nlohmann::ordered_json AnswerJson(const Answer& answer) {
                                    {"decode_seconds", answer.decode_seconds},
                                    {"decode_tokens_per_s", speed.decode_rate}}},
                                  {"cache", {{"reused_tokens", answer.reused_tokens}}}};
+  const Speculation& speculation = answer.speculation;
+  json["speculation"] = {{"drafted", speculation.drafted},
+                         {"accepted", speculation.accepted},
+                         {"steps", speculation.steps},
+                         {"drafted_steps", speculation.drafted_steps},
+                         {"speed_up", nullptr}};
+  if (speculation.speed_up) json["speculation"]["speed_up"] = *speculation.speed_up;
   if (!answer.skill.empty()) {
     json["skill"] = {{"chosen", answer.skill}, {"energies", EnergiesJson(answer.skill_energies)}};
   }
@@ -80,6 +87,15 @@ void PrintStats(const Answer& answer) {
     std::fprintf(stderr, "; %zu prompt tokens reused", answer.reused_tokens);
   }
   std::fputc('\n', stderr);
+  const Speculation& speculation = answer.speculation;
+  if (speculation.drafted == 0) return;
+  const std::string faster =
+      speculation.speed_up ? fmt::format("; {:.2f} times as fast", *speculation.speed_up) : "";
+  std::fprintf(stderr, "speculation: %llu of %llu drafted tokens right, in %llu of %llu steps%s\n",
+               static_cast<unsigned long long>(speculation.accepted),
+               static_cast<unsigned long long>(speculation.drafted),
+               static_cast<unsigned long long>(speculation.drafted_steps),
+               static_cast<unsigned long long>(speculation.steps), faster.c_str());
 }
 
 }  // namespace moewe::cli

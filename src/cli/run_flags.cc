@@ -8,6 +8,22 @@
 #include "moewe/error.h"
 
 namespace moewe::cli {
+namespace {
+
+std::optional<uint32_t> ParseSpeculate(const std::string& text) {
+  if (text == "auto") return std::nullopt;
+  if (text == "off") return 0;
+  // What is no number at all is told about the words, too.
+  if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("--speculate takes auto, off or a number, not '{}'", text),
+                {"", "--speculate"});
+  }
+  return static_cast<uint32_t>(ParseWhole("--speculate", text, 1, ModelOptions::kMostSpeculated));
+}
+
+}  // namespace
+
 void AddRunFlags(CLI::App* verb, RunFlags* flags) {
   verb->add_option("--memory", flags->memory, "budget: 8GiB, 500MB, auto, all, min");
   AddThreads(verb, &flags->threads);
@@ -23,6 +39,11 @@ void AddRunFlags(CLI::App* verb, RunFlags* flags) {
                    "skill of the file, none, auto (by the prompt), or a blend: ID=0.6,ID=0.4");
   AddNumber(verb, "--skill-blend", &flags->skill_blend, 1e-6, 1e6,
             "with --skill auto: the two nearest by softmax(-E/T), T for example 0.4");
+  verb->add_option_function<std::string>(
+          "--speculate",
+          [flags](const std::string& text) { flags->speculate = ParseSpeculate(text); },
+          "tokens guessed ahead: auto, off or N; the answer is the same")
+      ->type_name("N");
   verb->add_option("--verify", flags->verify, "hashes: lazy, full or none")
       ->check(CLI::IsMember({"lazy", "full", "none"}));
   verb->add_option("--scout", flags->scout, kScoutHelp);
@@ -46,6 +67,7 @@ ModelOptions ModelOptionsOf(const RunFlags& flags) {
   options.task = flags.task;
   options.skill = flags.skill;
   options.skill_blend = flags.skill_blend;
+  options.speculate = flags.speculate;
   options.verify = flags.verify == "full"   ? Verify::kFull
                    : flags.verify == "none" ? Verify::kNone
                                             : Verify::kLazy;

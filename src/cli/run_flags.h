@@ -23,7 +23,8 @@ struct RunFlags {
   std::string kv;  // empty = f16, or f32 with f32 activations
   std::string task;
   std::string skill;
-  double skill_blend = 0.0;  // 0 = no blend
+  double skill_blend = 0.0;           // 0 = no blend
+  std::optional<uint32_t> speculate;  // empty = auto, 0 = off
   std::string verify = "lazy";
   std::string scout;  // of a .smoe vault; empty = the companion
   std::optional<uint64_t> seed;
@@ -31,7 +32,8 @@ struct RunFlags {
 };
 
 // Declares --memory, --threads, --ctx, --chunk, --activations, --kv, --task, --skill,
-// --skill-blend, --verify, --scout, --stats on `verb`. `flags` must live until the verb has run.
+// --skill-blend, --speculate, --verify, --scout, --stats on `verb`. `flags` must live until the
+// verb has run.
 void AddRunFlags(CLI::App* verb, RunFlags* flags);
 
 // What they ask for.
@@ -48,7 +50,9 @@ using api::OpenModel;
 inline OpenModel OpenForRun(const std::string& path, const RunFlags& flags,
                             LogitsOfStep logits = LogitsOfStep::kLast,
                             const api::BesideBytes& beside = {}) {
-  return api::Open(path, ModelOptionsOf(flags), logits, beside);
+  ModelOptions options = ModelOptionsOf(flags);
+  options.speculate = 0;  // they compute what they are given
+  return api::Open(path, options, logits, beside);
 }
 
 // Throws Error{kUsage} for --skill auto: `verb` has no prompt that a skill could be chosen by.

@@ -112,8 +112,11 @@ class Planner {
   void SetChunk(uint32_t chunk, MemoryPlan* plan) const {
     plan->chunk = std::min(chunk, request_.context != 0 ? request_.context : usual_);
     // Beside a chunk of one sequence's prompt, all others may decode.
-    const size_t rows = plan->chunk + std::max<size_t>(request_.sequences, 1) - 1;
-    plan->activations = ActivationBytes(model_, rows, std::min(request_.logit_rows, rows));
+    // Drafts are checked while no prompt is computed, beside one token of everybody.
+    const size_t widest = std::max<size_t>(plan->chunk, 1 + plan->draft_rows);
+    const size_t rows = widest + std::max<size_t>(request_.sequences, 1) - 1;
+    plan->activations =
+        ActivationBytes(model_, rows, std::min(request_.logit_rows + plan->draft_rows, rows));
     if (request_.router != nullptr) {
       plan->skills += ActivationBytes(*request_.router, plan->chunk, 0) +
                       kStatesPerSequence * KvPool::BytesPerState(request_.router->config());
@@ -148,7 +151,14 @@ class Planner {
   }
 
   MemoryPlan Resident() const {
+    if (request_.needs_drafts) return Resident(request_.draft_rows);
+    const MemoryPlan plan = Resident(request_.least ? 0 : request_.draft_rows);
+    return plan.fits() ? plan : Resident(0);
+  }
+
+  MemoryPlan Resident(size_t draft_rows) const {
     MemoryPlan plan = Begin();
+    plan.draft_rows = draft_rows;
     SetChunk(request_.chunk != 0 ? request_.chunk : kResidentChunk, &plan);
     SetContext(Left(plan), &plan);
     if (request_.least) plan.budget = plan.total();

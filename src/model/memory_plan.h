@@ -54,7 +54,11 @@ struct MemoryRequest {
   uint32_t chunk = 0;  // tokens of a prefill step; 0 = the constants above
   size_t sequences = 1;
   size_t logit_rows = 1;  // rows of logits that a step gives (see LogitRowsOfStep)
-  uint64_t beside = 0;    // bytes that whoever runs the model needs for its own purposes
+  // Drafted tokens that a step of a resident model checks at most, each with its row of logits:
+  // room for them is made if it is asked for, else taken if it is there.
+  size_t draft_rows = 0;
+  bool needs_drafts = false;
+  uint64_t beside = 0;  // bytes that whoever runs the model needs for its own purposes
   // Where prompts are routed to skills: the layers that run for it (SkillRouter::OutlineFor), and
   // what the weights of the skills that are not loaded yet may take more than the backbone's: of a
   // resident model, and of a streamed one (see LeastStreamedBytes).
@@ -81,8 +85,9 @@ struct MemoryPlan {
   uint64_t tokenizer = 0;
   uint64_t program = kProgramBytes;  // with what the request needs beside the model
   uint32_t context = 0;
-  uint32_t chunk = 0;   // tokens of a prefill step at most
-  bool shrunk = false;  // the context is smaller than it would have been with more memory
+  uint32_t chunk = 0;     // tokens of a prefill step at most
+  size_t draft_rows = 0;  // that there is room for
+  bool shrunk = false;    // the context is smaller than it would have been with more memory
 
   uint64_t total() const {
     return trunk + (streamed ? arena + held : experts) + skills + kv + states + activations +

@@ -62,6 +62,12 @@ TEST(MemoryPlan, EveryOptionCostsWhatItSays) {
   request = base;
   request.logit_rows = 11;
   EXPECT_EQ(PlanMemory(*demo.model, request).activations, plan.activations + 10u * 4 * 4096);
+  // A draft needs a row of logits; the rows of a chunk are there.
+  request = base;
+  request.draft_rows = 8;
+  EXPECT_EQ(PlanMemory(*demo.model, request).activations, plan.activations + 8u * 4 * 4096);
+  request.chunk = 1;
+  EXPECT_EQ(PlanMemory(*demo.model, request).activations, ActivationBytes(demo_config, 9, 9));
   // Where every token of a step gives logits, a step takes no more than a buffer holds.
   ModelConfig config = demo.model->config();
   EXPECT_EQ(LogitRowsOfStep(config, 256), 256u);
@@ -84,6 +90,30 @@ TEST(MemoryPlan, EveryOptionCostsWhatItSays) {
   tight.beside = 200000;
   EXPECT_LT(PlanMemory(*demo.model, tight).slots, slots);
   EXPECT_TRUE(PlanMemory(*demo.model, tight).fits());
+}
+
+TEST(MemoryPlan, DraftsTakeWhatIsLeftUnlessTheyAreAskedFor) {
+  const Subject demo(kDemo);
+  MemoryRequest request{.budget = kPlenty, .context = 256};
+  const uint64_t without = PlanMemory(*demo.model, request).total();
+  request.draft_rows = 8;
+  const uint64_t with = PlanMemory(*demo.model, request).total();
+  EXPECT_EQ(PlanMemory(*demo.model, request).draft_rows, 8u);
+  request.budget = with - 1;
+  const MemoryPlan tight = PlanMemory(*demo.model, request);
+  EXPECT_EQ(tight.draft_rows, 0u);
+  EXPECT_EQ(tight.total(), without);
+  EXPECT_FALSE(tight.streamed);
+  request.needs_drafts = true;
+  request.budget = with;
+  EXPECT_EQ(PlanMemory(*demo.model, request).draft_rows, 8u);
+  // Of a streamed model there are none, whoever asks.
+  request.budget = with - 1;
+  EXPECT_TRUE(PlanMemory(*demo.model, request).streamed);
+  EXPECT_EQ(PlanMemory(*demo.model, request).draft_rows, 0u);
+  request.needs_drafts = false;
+  request.least = true;
+  EXPECT_EQ(PlanMemory(*demo.model, request).draft_rows, 0u);
 }
 
 TEST(MemoryPlan, AContextThatNobodyAskedForShrinksToFit) {
