@@ -99,6 +99,8 @@ class Sequence {
   Sequence Fork(size_t length) const;
   // Forgets positions from `length` (a ReusableLength) on.
   void Truncate(size_t length);
+  // Blocks that Reserve(n) would take from the pool.
+  size_t BlocksNeeded(size_t n) const;
   // Whether Reserve(n) finds what it needs.
   bool HasRoom(size_t n) const;
   // Makes room for `n` more positions (unsharing the last block if needed, giving up states that
@@ -118,7 +120,6 @@ class Sequence {
     size_t length;
     StateId state;
   };
-  size_t BlocksNeeded(size_t n) const;
   size_t FreedByForgetting() const;
   void ReserveState();
   void Release(std::vector<Kept>::iterator kept);

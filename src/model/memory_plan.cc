@@ -158,7 +158,8 @@ class Planner {
 
   MemoryPlan Resident(size_t draft_rows) const {
     MemoryPlan plan = Begin();
-    plan.draft_rows = draft_rows;
+    // What recurrent layers have learned from a draft can't be taken back.
+    plan.draft_rows = IsRecurrent(config_.recurrent_kind()) ? 0 : draft_rows;
     SetChunk(request_.chunk != 0 ? request_.chunk : kResidentChunk, &plan);
     SetContext(Left(plan), &plan);
     if (request_.least) plan.budget = plan.total();

@@ -67,7 +67,7 @@ TEST(MemoryPlan, EveryOptionCostsWhatItSays) {
   request.draft_rows = 8;
   EXPECT_EQ(PlanMemory(*demo.model, request).activations, plan.activations + 8u * 4 * 4096);
   request.chunk = 1;
-  EXPECT_EQ(PlanMemory(*demo.model, request).activations, ActivationBytes(demo_config, 9, 9));
+  EXPECT_EQ(PlanMemory(*demo.model, request).activations, ActivationBytes(*demo.model, 9, 9));
   // Where every token of a step gives logits, a step takes no more than a buffer holds.
   ModelConfig config = demo.model->config();
   EXPECT_EQ(LogitRowsOfStep(config, 256), 256u);
