@@ -40,6 +40,26 @@ TEST(RunVerb, JsonSeedAndLength) {
   EXPECT_EQ(Answer(arguments).json()["ids"], json["ids"]);
 }
 
+TEST(RunVerb, SpeculationIsShownAndChangesNothing) {
+  const std::string arguments =
+      kDemo + " --json --seed 7 -n 80 --ignore-eos --raw -p 'one two three one two three one two '";
+  const auto off = Answer(arguments + " --speculate off").json();
+  EXPECT_EQ(off["speculation"]["drafted"], 0);
+  for (const std::string how : {"auto", "1", "8", "64"}) {
+    const auto json = Answer(arguments + " --speculate " + how).json();
+    EXPECT_EQ(json["ids"], off["ids"]) << how;
+    const auto& said = json["speculation"];
+    EXPECT_EQ(said["steps"].get<int>() + said["accepted"].get<int>(), 79) << how;
+    EXPECT_TRUE(how == "auto" || said["drafted"] > 0) << how;
+  }
+  const auto streamed = Answer(arguments + " --memory min --speculate 8").json();
+  EXPECT_EQ(streamed["ids"], off["ids"]);
+  EXPECT_EQ(streamed["speculation"]["drafted"], 0);
+  for (const std::string wrong : {"0", "65", "maybe", "-1", "''"}) {
+    EXPECT_EQ(Answer(arguments + " --speculate " + wrong).code, 2) << wrong;
+  }
+}
+
 TEST(RunVerb, MistakesHaveTheirExitCodes) {
   EXPECT_EQ(Answer(kDemo).code, 2);
   EXPECT_EQ(Answer(kDemo + " -p x --ids 1").code, 2);

@@ -158,7 +158,8 @@ struct Speculation {
   uint64_t accepted = 0;       // of these, that the answer has
   uint64_t steps = 0;          // of the model, after the prompt
   uint64_t drafted_steps = 0;  // of these, that checked tokens ahead
-  // Times as fast as with the other steps alone, by their mean time; empty if there were none.
+  // Times as fast as with the other steps alone, by their mean time; empty if they were too few
+  // to say.
   std::optional<double> speed_up;
 };
 

@@ -95,6 +95,38 @@ TEST(Api, AModelThatNeverSamplesIsGreedy) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Api, SpeculationChangesNoAnswer) {
+  ModelOptions options;
+  options.speculate = 0;
+  const Model plain = Model::Open(kDemo, options);
+  options.speculate = 6;
+  const Model drafting = Model::Open(kDemo, options);
+  const Model by_gain = Model::Open(kDemo);
+  const std::string list = "pine, pilot, pilot, pilot, pilot";
+  for (const float temperature : {0.0f, 0.9f}) {
+    GenerateOptions asked = Greedy(120);
+    asked.temperature = temperature;
+    asked.seed = 5;
+    asked.ignore_eos = true;
+    const std::vector<Token> prompt = plain.Tokenize("Say: " + list + ", " + list + ", " + list);
+    const Answer expected = plain.Generate(prompt, asked);
+    EXPECT_EQ(expected.speculation.drafted, 0u);
+    EXPECT_EQ(expected.speculation.steps, 119u);
+    for (const Model& model : {drafting, by_gain}) {
+      const Answer answer = model.Generate(prompt, asked);
+      EXPECT_EQ(answer.ids, expected.ids);
+      EXPECT_EQ(answer.text, expected.text);
+      EXPECT_EQ(answer.speculation.steps + answer.speculation.accepted, 119u);
+    }
+    const Speculation said = drafting.Generate(prompt, asked).speculation;
+    EXPECT_GT(said.drafted, 0u);
+    EXPECT_LE(said.accepted, said.drafted);
+    EXPECT_LE(said.drafted_steps, said.steps);
+  }
+  options.speculate = 65;
+  EXPECT_EQ(CodeOf([&] { Model::Open(kDemo, options); }), ErrorCode::kUsage);
+}
+
 // One rule for text that is not UTF-8, wherever it comes in.
 TEST(Api, TextIsUtf8) {
   const Model model = OpenDemo();

@@ -86,7 +86,7 @@ Speculation Public(const engine::DraftStats& stats) {
   result.accepted = stats.accepted;
   result.steps = stats.steps;
   result.drafted_steps = stats.steps - stats.plain_steps;
-  if (stats.plain_steps > 0) result.speed_up = stats.speed_up();
+  if (stats.speed_up() > 0.0) result.speed_up = stats.speed_up();
   return result;
 }
 

@@ -10,25 +10,25 @@ namespace {
 constexpr double kAssumedExtra = 0.5;
 // A step without drafts now and then keeps its time known while every draft is right.
 constexpr size_t kMostInARow = 32;
-constexpr size_t kLeastPatience = 16;
-constexpr size_t kMostPatience = 256;
+constexpr size_t kLeastPatience = 8;
+constexpr size_t kMostPatience = 128;
 constexpr size_t kTrial = 2;  // drafts that are checked to see whether they pay by now
 constexpr double kForgetting = 0.95;
 
 }  // namespace
 
-void RecentMedian::Add(double value) {
+void RecentLow::Add(double value) {
   values_[next_] = value;
   next_ = (next_ + 1) % window_;
   count_ = std::min(count_ + 1, window_);
 }
 
-std::optional<double> RecentMedian::value() const {
+std::optional<double> RecentLow::value() const {
   if (count_ < 3) return std::nullopt;
   std::array<double, kMostWindow> sorted = values_;
-  const auto middle = sorted.begin() + static_cast<ptrdiff_t>(count_ / 2);
-  std::nth_element(sorted.begin(), middle, sorted.begin() + static_cast<ptrdiff_t>(count_));
-  return *middle;
+  const auto quartile = sorted.begin() + static_cast<ptrdiff_t>(count_ / 4);
+  std::nth_element(sorted.begin(), quartile, sorted.begin() + static_cast<ptrdiff_t>(count_));
+  return *quartile;
 }
 
 void StepTimes::Add(size_t rows, double seconds) {
@@ -40,6 +40,8 @@ void StepTimes::Add(size_t rows, double seconds) {
 }
 
 double StepTimes::extra() const { return extra_.value().value_or(kAssumedExtra); }
+
+DraftLength::DraftLength() : patience_(kLeastPatience) {}
 
 size_t DraftLength::KindOf(size_t match) {
   return match < 4 ? (match < 3 ? 0 : 1) : std::min<size_t>(kKinds - 1, match / 2);
@@ -74,18 +76,18 @@ size_t DraftLength::Choose(const StepTimes& times, size_t match, size_t most) {
   }
   const size_t kind = KindOf(match);
   size_t n = Best(Right(records_[kind], kind), times.extra(), most);
-  if (n > 0) {
-    patience_ = kLeastPatience;
-  } else if (++left_out_ >= patience_) {
-    patience_ = std::min(2 * patience_, kMostPatience);
-    n = std::min(kTrial, most);
-  }
+  trying_ = n == 0 && ++left_out_ >= patience_;
+  if (trying_) n = std::min(kTrial, most);
   if (n > 0) left_out_ = 0;
   in_a_row_ = n > 0 ? in_a_row_ + 1 : 0;
   return n;
 }
 
 void DraftLength::Note(size_t match, size_t compared, size_t accepted) {
+  if (trying_) {
+    const bool right = accepted > 0 && accepted == compared;
+    patience_ = right ? kLeastPatience : std::min(2 * patience_, kMostPatience);
+  }
   Record& record = records_[KindOf(match)];
   record.compared = kForgetting * record.compared + static_cast<double>(compared);
   record.accepted = kForgetting * record.accepted + static_cast<double>(accepted);

@@ -12,11 +12,12 @@
 
 namespace moewe::engine {
 
-// Medians of the last measurements: a shared machine has steps that take ten times as long.
-class RecentMedian {
+// The lower quartile of the last measurements: what something takes while nobody disturbs it. Other
+// programs only ever add time, on a shared machine ten times as much.
+class RecentLow {
  public:
   static constexpr size_t kMostWindow = 15;
-  explicit RecentMedian(size_t window) : window_(window) {}
+  explicit RecentLow(size_t window) : window_(window) {}
   void Add(double value);
   // Nothing before the third.
   std::optional<double> value() const;
@@ -37,15 +38,17 @@ class StepTimes {
   double extra() const;
 
  private:
-  RecentMedian plain_{RecentMedian::kMostWindow};
-  RecentMedian extra_{7};
+  RecentLow plain_{RecentLow::kMostWindow};
+  RecentLow extra_{9};
 };
 
 // Of one request. Not thread-safe.
 class DraftLength {
  public:
+  DraftLength();
+
   // How many tokens of a draft with so long a match to check, at most `most`. Drafts that do not
-  // pay are tried again from time to time, ever more rarely.
+  // pay are tried again from time to time; ever more rarely while they are wrong.
   size_t Choose(const StepTimes& times, size_t match, size_t most);
   // What came of it. `compared`: drafted tokens for which a token was drawn, `accepted` of them
   // were right.
@@ -66,9 +69,10 @@ class DraftLength {
   static double Right(const Record& record, size_t kind);
 
   std::array<Record, kKinds> records_;
-  size_t in_a_row_ = 0;   // steps with drafts
-  size_t left_out_ = 0;   // drafts since the last that was checked
-  size_t patience_ = 16;  // of them until one is tried
+  size_t in_a_row_ = 0;  // steps with drafts
+  size_t left_out_ = 0;  // drafts since the last that was checked
+  size_t patience_;      // of them until one is tried
+  bool trying_ = false;
 };
 
 }  // namespace moewe::engine

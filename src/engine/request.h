@@ -50,10 +50,11 @@ struct DraftStats {
   uint64_t plain_steps = 0;  // of these, without drafts
   double plain_seconds = 0.0;
 
-  // Times as fast as with plain steps alone, by the mean of those that there were; 0 = there were
-  // none to compare with.
+  // Times as fast as with plain steps alone, by the mean of those that there were; 0 = they were
+  // too few to compare with.
   double speed_up() const {
-    if (plain_steps == 0 || seconds <= 0.0) return 0.0;
+    constexpr uint64_t kEnough = 8;
+    if (plain_steps < kEnough || seconds <= 0.0) return 0.0;
     const double alone = plain_seconds / static_cast<double>(plain_steps);
     return alone * static_cast<double>(steps + accepted) / seconds;
   }

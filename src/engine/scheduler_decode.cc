@@ -63,6 +63,7 @@ void Scheduler::Decode(const Planned& planned, std::span<float> rows) {
   const std::span<const TokenId> drafts = planned.drafts;
   const size_t vocab_size = model_->config().vocab_size;
   const size_t drafted_from = task.sequence->length() - drafts.size();
+  const bool decodes = !task.result.ids.empty();
   size_t accepted = 0;
   std::optional<FinishReason> end;
   while (true) {
@@ -73,7 +74,7 @@ void Scheduler::Decode(const Planned& planned, std::span<float> rows) {
   // What was computed for tokens that the answer does not have goes: the sequence is as long as if
   // there had been no drafts.
   if (accepted < drafts.size()) task.sequence->Truncate(drafted_from + accepted);
-  NoteStep(planned, accepted, end.has_value());
+  if (decodes) NoteStep(planned, accepted, end.has_value());
   if (end) Finish(task, *end);
 }
 
@@ -99,7 +100,7 @@ std::optional<FinishReason> Scheduler::Sample(Task& task, std::span<float> logit
 void Scheduler::NoteStep(const Planned& planned, size_t accepted, bool ended) {
   const size_t rows = planned.chunk.tokens.size();
   const size_t drafts = planned.drafts.size();
-  if (rows != 1 + drafts) return;  // of a prompt
+  if (rows != 1 + drafts) return;  // computed again after it stepped back
   const double seconds = Seconds(forward_began_, Clock::now());
   DraftStats& stats = planned.task->result.drafts;
   stats.drafted += drafts;

@@ -42,8 +42,8 @@ struct Scheduler::Task {
     return sequence ? std::max(needed, sequence->blocks().size()) : needed;
   }
 
-  // Its chunk is the next token of the answer, or what a reused prefix left of a prompt.
-  bool decodes() const { return !scored() && pending().size() == 1; }
+  // It needs one token computed, and that is the answer's.
+  bool decodes() const { return !result.ids.empty() && pending().size() == 1; }
 
   const Request request;
   const std::function<void(Result)> done;
