@@ -50,17 +50,28 @@ TEST(PlanVerb, WhatPlanCallsEnoughIsEnoughAndOneByteLessIsNot) {
 }
 
 TEST(PlanVerb, ExpertsAreStreamedWhenTheyDoNotFit) {
-  const nlohmann::json full = Plan(kDemo + " --ctx 1024 --memory 1GB");
+  const std::string demo = kDemo + " --ctx 1024 --speculate off --memory ";
+  const nlohmann::json full = Plan(demo + "1GB");
   EXPECT_EQ(full["streamed"], false);
   EXPECT_EQ(full["parts"]["experts"], full["expert_bytes"]);
-  const nlohmann::json less =
-      Plan(kDemo + " --ctx 1024 --memory " + std::to_string(full["total"].get<uint64_t>() - 1));
+  const nlohmann::json less = Plan(demo + std::to_string(full["total"].get<uint64_t>() - 1));
   EXPECT_EQ(less["streamed"], true);
   EXPECT_EQ(less["expert_bytes"], full["expert_bytes"]);
   EXPECT_LT(less["parts"]["experts"], full["expert_bytes"]);
   uint64_t sum = 0;
   for (const auto& [name, bytes] : less["parts"].items()) sum += bytes.get<uint64_t>();
   EXPECT_EQ(less["total"], sum);
+}
+
+TEST(PlanVerb, RowsOfLogitsForSpeculationAreCounted) {
+  const std::string demo = kDemo + " --ctx 1024 --memory ";
+  const uint64_t off = Plan(demo + "1GB --speculate off")["total"];
+  const uint64_t row = 4u * 4096;
+  EXPECT_EQ(Plan(demo + "1GB --speculate 20")["total"], off + 20 * row);
+  // What pays is done where there is room: it makes no model streamed.
+  EXPECT_EQ(Plan(demo + "1GB")["total"], off + 8 * row);
+  EXPECT_EQ(Plan(demo + std::to_string(off))["total"], off);
+  EXPECT_EQ(Plan(demo + std::to_string(off) + " --speculate 20")["streamed"], true);
 }
 
 TEST(PlanVerb, WhatDoesNotFitIsRefusedWithItsParts) {

@@ -108,7 +108,7 @@ TEST(RunJson, Fields) {
   std::set<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.insert(key);
   EXPECT_EQ(keys, (std::set<std::string>{"text", "ids", "finish_reason", "usage", "seed", "timings",
-                                         "cache"}));
+                                         "cache", "speculation"}));
   EXPECT_EQ(json["seed"], 11);
   EXPECT_EQ(json["usage"]["completion_tokens"], 6);
   EXPECT_EQ(json["usage"]["total_tokens"], json["usage"]["prompt_tokens"].get<int>() + 6);
