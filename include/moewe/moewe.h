@@ -157,7 +157,7 @@ struct Speculation {
   uint64_t drafted = 0;        // tokens that were checked ahead
   uint64_t accepted = 0;       // of these, that the answer has
   uint64_t steps = 0;          // of the model, after the prompt
-  uint64_t drafted_steps = 0;  // of these, that checked tokens ahead
+  uint64_t drafted_steps = 0;  // of these, that checked tokens ahead or computed some again for it
   // Times as fast as with the other steps alone, by their mean time; empty if they were too few
   // to say.
   std::optional<double> speed_up;

@@ -136,7 +136,7 @@ struct Model::Impl {
         open.model.get(), tokenizer.get(),
         engine::SchedulerOptions{.context = open.context,
                                  .kv_blocks = open.BlocksFor(sequences),
-                                 .states = sequences * model::kStatesPerSequence,
+                                 .states = model::StatesFor(sequences, open.plan.draft_rows > 0),
                                  .kv_type = open.kv_type,
                                  .chunk = open.chunk,
                                  .scored_rows = ScoredRows(),

@@ -54,28 +54,30 @@ double DraftLength::Right(const Record& record, size_t kind) {
   return (record.accepted + kWeight * kAssumed[kind]) / (record.compared + kWeight);
 }
 
-size_t DraftLength::Best(double right, double extra, size_t most) {
+size_t DraftLength::Best(double right, double extra, size_t most, bool again) {
   double tokens = 1.0, time = 1.0, likely = 1.0;
   size_t n = 0;
   // The likelihood falls and the price stays: the first draft that does not pay is the end.
   while (n < most) {
+    const double wrong_here = likely * (1.0 - right);
     likely *= right;
-    if (likely * time <= extra * tokens) break;
+    const double price = again ? extra * (1.0 + wrong_here * static_cast<double>(n)) : extra;
+    if (likely * time <= price * tokens) break;
     tokens += likely;
-    time += extra;
+    time += price;
     ++n;
   }
   return n;
 }
 
-size_t DraftLength::Choose(const StepTimes& times, size_t match, size_t most) {
+size_t DraftLength::Choose(const StepTimes& times, size_t match, size_t most, bool again) {
   if (most == 0 || !times.plain()) return 0;
   if (in_a_row_ >= kMostInARow) {
     in_a_row_ = 0;
     return 0;
   }
   const size_t kind = KindOf(match);
-  size_t n = Best(Right(records_[kind], kind), times.extra(), most);
+  size_t n = Best(Right(records_[kind], kind), times.extra(), most, again);
   trying_ = n == 0 && ++left_out_ >= patience_;
   if (trying_) n = std::min(kTrial, most);
   if (n > 0) left_out_ = 0;

@@ -48,15 +48,16 @@ class DraftLength {
   DraftLength();
 
   // How many tokens of a draft with so long a match to check, at most `most`. Drafts that do not
-  // pay are tried again from time to time; ever more rarely while they are wrong.
-  size_t Choose(const StepTimes& times, size_t match, size_t most);
+  // pay are tried again from time to time; ever more rarely while they are wrong. `again`: those
+  // that are right before a wrong one are computed again in the next step.
+  size_t Choose(const StepTimes& times, size_t match, size_t most, bool again);
   // What came of it. `compared`: drafted tokens for which a token was drawn, `accepted` of them
   // were right.
   void Note(size_t match, size_t compared, size_t accepted);
 
   // The number of drafts, at most `most`, with which a step gives most tokens for its time: each is
   // right with probability `right` if those before it are, and adds `extra` to the time of one row.
-  static size_t Best(double right, double extra, size_t most);
+  static size_t Best(double right, double extra, size_t most, bool again);
 
  private:
   // Matches of 2, 3, 4 and 5, 6 and 7, 8 and more tokens.

@@ -40,16 +40,30 @@ TEST(DraftLength, TheBestNumberIsThatOfTrying) {
           best = n;
         }
       }
-      EXPECT_EQ(DraftLength::Best(right, extra, 12), best) << right << ", " << extra;
+      EXPECT_EQ(DraftLength::Best(right, extra, 12, false), best) << right << ", " << extra;
     }
   }
 }
 
+TEST(DraftLength, FewerPayWhereRightOnesAreComputedAgain) {
+  for (const double right : {0.3, 0.6, 0.8, 0.95}) {
+    for (const double extra : {0.05, 0.3, 0.6}) {
+      EXPECT_LE(DraftLength::Best(right, extra, 12, true),
+                DraftLength::Best(right, extra, 12, false));
+      // One draft leaves nothing to compute again.
+      EXPECT_EQ(DraftLength::Best(right, extra, 1, true),
+                DraftLength::Best(right, extra, 1, false));
+    }
+  }
+  EXPECT_LT(DraftLength::Best(0.8, 0.3, 12, true), DraftLength::Best(0.8, 0.3, 12, false));
+  EXPECT_EQ(DraftLength::Best(1.0, 0.5, 12, true), 12u);
+}
+
 TEST(DraftLength, NothingBeforeAStepIsKnown) {
   DraftLength length;
-  EXPECT_EQ(length.Choose(StepTimes(), 8, 8), 0u);
-  EXPECT_GT(length.Choose(Measured(0.1), 8, 8), 0u);
-  EXPECT_EQ(length.Choose(Measured(0.1), 8, 0), 0u);
+  EXPECT_EQ(length.Choose(StepTimes(), 8, 8, false), 0u);
+  EXPECT_GT(length.Choose(Measured(0.1), 8, 8, false), 0u);
+  EXPECT_EQ(length.Choose(Measured(0.1), 8, 0, false), 0u);
 }
 
 TEST(DraftLength, DraftsThatAreWrongStopAndAreTriedAgainMoreAndMoreRarely) {
@@ -57,7 +71,7 @@ TEST(DraftLength, DraftsThatAreWrongStopAndAreTriedAgainMoreAndMoreRarely) {
   DraftLength length;
   size_t in_first = 0, in_last = 0;
   for (int i = 0; i < 2000; ++i) {
-    const size_t n = length.Choose(times, 4, 8);
+    const size_t n = length.Choose(times, 4, 8, false);
     if (n > 0) length.Note(4, 1, 0);
     if (i < 100) in_first += n;
     if (i >= 1900) in_last += n;
@@ -67,10 +81,10 @@ TEST(DraftLength, DraftsThatAreWrongStopAndAreTriedAgainMoreAndMoreRarely) {
   EXPECT_LE(in_last, 2u);
   // From then on right, they come back.
   for (int i = 0; i < 6000; ++i) {
-    const size_t n = length.Choose(times, 4, 8);
+    const size_t n = length.Choose(times, 4, 8, false);
     if (n > 0) length.Note(4, n, n);
   }
-  EXPECT_EQ(length.Choose(times, 4, 8), 8u);
+  EXPECT_EQ(length.Choose(times, 4, 8, false), 8u);
 }
 
 TEST(DraftLength, RowsThatCostAStepNeverPay) {
@@ -78,17 +92,17 @@ TEST(DraftLength, RowsThatCostAStepNeverPay) {
   DraftLength length;
   size_t drafted = 0;
   for (int i = 0; i < 1000; ++i) {
-    const size_t n = length.Choose(times, 8, 8);
+    const size_t n = length.Choose(times, 8, 8, false);
     if (n > 0) length.Note(8, n, n);
     drafted += n;
   }
   EXPECT_LE(drafted, 2 * 1000 / 8u);  // trials, which cost nothing while they are right
   for (int i = 0; i < 1000; ++i) {
-    if (length.Choose(times, 8, 8) > 0) length.Note(8, 1, 0);
+    if (length.Choose(times, 8, 8, false) > 0) length.Note(8, 1, 0);
   }
   drafted = 0;
   for (int i = 0; i < 1000; ++i) {
-    const size_t n = length.Choose(times, 8, 8);
+    const size_t n = length.Choose(times, 8, 8, false);
     if (n > 0) length.Note(8, 1, 0);
     drafted += n;
   }
@@ -100,7 +114,7 @@ TEST(DraftLength, AStepWithoutDraftsNowAndThen) {
   DraftLength length;
   size_t plain = 0;
   for (int i = 0; i < 330; ++i) {
-    const size_t n = length.Choose(times, 8, 8);
+    const size_t n = length.Choose(times, 8, 8, false);
     if (n == 0) ++plain;
     length.Note(8, n, n);
   }

@@ -47,7 +47,7 @@ struct DraftStats {
   uint64_t accepted = 0;  // of them: each is one step less
   uint64_t steps = 0;     // that decoded
   double seconds = 0.0;
-  uint64_t plain_steps = 0;  // of these, without drafts
+  uint64_t plain_steps = 0;  // of these, of one token
   double plain_seconds = 0.0;
 
   // Times as fast as with plain steps alone, by the mean of those that there were; 0 = they were

@@ -40,7 +40,7 @@ Scheduler::Scheduler(model::Model* model, const text::Tokenizer* tokenizer,
       options_(options),
       pool_(model->config(), options.kv_type, options.kv_blocks, options.states),
       kept_(kMaxKeptSequences),
-      can_draft_(options.draft_rows > 0 && model->CanTruncate() && !model->stream_stats()) {
+      can_draft_(options.draft_rows > 0 && !model->stream_stats()) {
   // At once: growing later would take the old rows and the new ones.
   if (can_draft_) logits_.reserve((1 + options.draft_rows) * model->config().vocab_size);
 }
@@ -178,14 +178,17 @@ void Scheduler::Start(Task& task) {
 
 void Scheduler::Plan() {
   plan_.clear();
-  size_t prompt_tokens = std::max(1u, options_.chunk);
+  size_t again = 0;
+  for (const auto& task : running_) again += task->again;
+  size_t prompt_tokens =
+      std::max<size_t>(1, options_.chunk - std::min<size_t>(options_.chunk, again));
   size_t scored_rows = options_.scored_rows;
   size_t draft_rows = DraftsOfStep();
   // Making room may end the task itself, or send those behind it back to the queue.
   for (size_t i = 0; i < running_.size();) {
     Task& task = *running_[i];
     std::span<const TokenId> tokens = task.pending();
-    if (tokens.size() > 1) {
+    if (tokens.size() > 1 && !task.decodes()) {
       tokens = tokens.first(std::min(tokens.size(), prompt_tokens));
       if (task.wants_every_row()) {
         tokens = tokens.first(std::min(tokens.size(), std::max<size_t>(1, scored_rows)));
@@ -212,7 +215,7 @@ void Scheduler::Plan() {
         draft_rows -= drafts;
         chunk.tokens = task.drafted;
         chunk.logits = Wanted::kAll;
-        planned.drafts = chunk.tokens.subspan(1);
+        planned.drafts = chunk.tokens.last(drafts);
       }
       plan_.push_back(planned);
     }
@@ -243,6 +246,7 @@ bool Scheduler::MakeRoom(Task& task, size_t n) {
 void Scheduler::StepBack(Task& task) {
   ++preemptions_;
   task.sequence.reset();
+  task.again = 0;
   waiting_.push_front(std::move(running_.back()));
   running_.pop_back();
 }
@@ -258,7 +262,8 @@ void Scheduler::Run(std::span<const Planned> plan) {
     if (plan.size() == 1 && !plan.front().drafts.empty()) {
       // The fault may be one that only a draft meets.
       Planned plain = plan.front();
-      plain.chunk.tokens = plain.chunk.tokens.first(1);
+      plain.chunk.tokens =
+          plain.chunk.tokens.first(plain.chunk.tokens.size() - plain.drafts.size());
       plain.chunk.logits = Wanted::kLast;
       plain.drafts = {};
       return Run({&plain, 1});

@@ -109,6 +109,7 @@ class Scheduler {
   void Plan();
   size_t DraftsOfStep() const;
   size_t AddDrafts(Task& task, size_t most);
+  bool KeepsState(model::Sequence& sequence, size_t rows);
   bool MakeRoom(Task& task, size_t n);
   void StepBack(Task& task);
   void Run(std::span<const Planned> plan);

@@ -20,10 +20,23 @@ constexpr size_t kMostDrafting = 4;
 size_t Scheduler::DraftsOfStep() const {
   const size_t most_requests = options_.drafts_by_gain ? 1 : kMostDrafting;
   if (!can_draft_ || running_.size() > most_requests) return 0;
+  size_t again = 0;
   for (const auto& task : running_) {
     if (!task->decodes()) return 0;
+    again += task->again;
   }
-  return options_.draft_rows;
+  return options_.draft_rows - std::min(options_.draft_rows, again);
+}
+
+// Whether a step of the sequence can be taken back to its first `rows`.
+bool Scheduler::KeepsState(model::Sequence& sequence, size_t rows) {
+  if (pool_.recurrent() && running_.size() > 1 && pool_.free_states() < running_.size()) {
+    return false;
+  }
+  while (!sequence.KeepInside(rows)) {
+    if (!kept_.EvictOldest()) return false;
+  }
+  return true;
 }
 
 // Makes `task.drafted`, and room for it, if there is a draft: returns its length.
@@ -38,20 +51,23 @@ size_t Scheduler::AddDrafts(Task& task, size_t most) {
     task.drafter = options_.make_drafter != nullptr ? options_.make_drafter()
                                                     : std::make_unique<PromptLookup>();
   }
-  task.drafted.resize(1 + most);
-  task.drafted[0] = task.tokens.back();
-  const Draft draft = task.drafter->Propose(task.tokens, std::span(task.drafted).subspan(1));
+  const std::span<const TokenId> certain = task.pending();
+  task.drafted.assign(certain.begin(), certain.end());
+  task.drafted.resize(certain.size() + most);
+  const std::span<TokenId> drafted = std::span(task.drafted).last(most);
+  const Draft draft = task.drafter->Propose(task.tokens, drafted);
   size_t n = std::min(draft.length, most);
-  if (n > 0 && options_.drafts_by_gain) n = task.draft_length.Choose(step_times_, draft.match, n);
-  // Nobody steps back for a draft, now or by lacking a block for the token that is certain.
-  while (n > 0 && task.sequence->BlocksNeeded(1 + n) > task.sequence->BlocksNeeded(1) &&
-         task.sequence->BlocksNeeded(1 + n) + running_.size() > pool_.free_blocks()) {
-    --n;
+  if (n > 0 && options_.drafts_by_gain) {
+    n = task.draft_length.Choose(step_times_, draft.match, n, pool_.recurrent());
   }
-  if (n == 0) return 0;
-  task.sequence->Reserve(1 + n);
+  // Nobody steps back for a draft, now or by lacking a block or a state for what is certain.
+  model::Sequence& sequence = *task.sequence;
+  const auto needed = [&](size_t drafts) { return sequence.BlocksNeeded(certain.size() + drafts); };
+  while (n > 0 && needed(n) > needed(0) && needed(n) + running_.size() > pool_.free_blocks()) --n;
+  if (n == 0 || !KeepsState(sequence, certain.size())) return 0;
+  sequence.Reserve(certain.size() + n);
   task.draft_match = draft.match;
-  task.drafted.resize(1 + n);
+  task.drafted.resize(certain.size() + n);
   return n;
 }
 
@@ -64,6 +80,7 @@ void Scheduler::Decode(const Planned& planned, std::span<float> rows) {
   const size_t vocab_size = model_->config().vocab_size;
   const size_t drafted_from = task.sequence->length() - drafts.size();
   const bool decodes = !task.result.ids.empty();
+  rows = rows.last((1 + drafts.size()) * vocab_size);
   size_t accepted = 0;
   std::optional<FinishReason> end;
   while (true) {
@@ -71,10 +88,12 @@ void Scheduler::Decode(const Planned& planned, std::span<float> rows) {
     if (end || accepted == drafts.size() || task.tokens.back() != drafts[accepted]) break;
     ++accepted;
   }
-  // What was computed for tokens that the answer does not have goes: the sequence is as long as if
-  // there had been no drafts.
-  if (accepted < drafts.size()) task.sequence->Truncate(drafted_from + accepted);
-  if (decodes) NoteStep(planned, accepted, end.has_value());
+  if (decodes) {
+    NoteStep(planned, accepted, end.has_value());
+    // What was computed for tokens that the answer does not have goes.
+    task.sequence->Settle(drafted_from + accepted);
+    task.again = drafted_from + accepted - task.sequence->length();
+  }
   if (end) Finish(task, *end);
 }
 
@@ -100,7 +119,7 @@ std::optional<FinishReason> Scheduler::Sample(Task& task, std::span<float> logit
 void Scheduler::NoteStep(const Planned& planned, size_t accepted, bool ended) {
   const size_t rows = planned.chunk.tokens.size();
   const size_t drafts = planned.drafts.size();
-  if (rows != 1 + drafts) return;  // computed again after it stepped back
+  if (rows != 1 + planned.task->again + drafts) return;  // computed again after it stepped back
   const double seconds = Seconds(forward_began_, Clock::now());
   DraftStats& stats = planned.task->result.drafts;
   stats.drafted += drafts;
@@ -109,10 +128,10 @@ void Scheduler::NoteStep(const Planned& planned, size_t accepted, bool ended) {
   stats.seconds += seconds;
   drafted_tokens_ += drafts;
   accepted_tokens_ += accepted;
-  if (drafts == 0) {
+  if (rows == 1) {
     ++stats.plain_steps;
     stats.plain_seconds += seconds;
-  } else {
+  } else if (drafts > 0) {
     const size_t compared = ended ? accepted : std::min(accepted + 1, drafts);
     planned.task->draft_length.Note(planned.task->draft_match, compared, accepted);
   }

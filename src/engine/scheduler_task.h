@@ -42,8 +42,9 @@ struct Scheduler::Task {
     return sequence ? std::max(needed, sequence->blocks().size()) : needed;
   }
 
-  // It needs one token computed, and that is the answer's.
-  bool decodes() const { return !result.ids.empty() && pending().size() == 1; }
+  // All that it needs computed is the answer's last token and those before it whose step was taken
+  // back.
+  bool decodes() const { return !result.ids.empty() && pending().size() == 1 + again; }
 
   const Request request;
   const std::function<void(Result)> done;
@@ -54,7 +55,10 @@ struct Scheduler::Task {
   Result result;
   Clock::time_point queued = Clock::now();
   std::optional<Clock::time_point> started, first_token;
-  // With drafts: whose they are, how many pay, and the last token with what was drafted after it.
+  // Tokens of the answer to be computed again: recurrent layers do not go back into a step.
+  size_t again = 0;
+  // With drafts: whose they are, how many pay, and the pending tokens with what was drafted after
+  // them.
   std::unique_ptr<Drafter> drafter;
   DraftLength draft_length;
   size_t draft_match = 0;

@@ -52,7 +52,6 @@ class WatchedModel : public model::Model {
   std::span<const formats::TensorView> tensors() const override { return inner_->tensors(); }
   std::optional<model::StreamStats> stream_stats() const override { return inner_->stream_stats(); }
   Bytes stream_memory() const override { return inner_->stream_memory(); }
-  bool CanTruncate() const override { return can_truncate && inner_->CanTruncate(); }
 
   void Forward(std::span<const model::SequenceChunk> chunks, std::vector<float>* logits,
                model::ForwardObserver* observer) override {
@@ -86,7 +85,6 @@ class WatchedModel : public model::Model {
   std::function<void(const model::SequenceChunk&, std::span<float> row)> after;
   std::vector<std::vector<float>> rows;
   size_t widest = 0;
-  bool can_truncate = true;
 
  private:
   model::Model* inner_;

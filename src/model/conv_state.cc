@@ -24,15 +24,25 @@ std::span<const float* const> ConvState::Collect(const Step& step, const float* 
 }
 
 void ConvState::Keep(const Step& step, const float* rows, size_t chunk) const {
-  const auto count = static_cast<ptrdiff_t>(step.first_rows[chunk + 1] - step.first_rows[chunk]);
-  float* next = step.sequences[chunk]->NextState(visit_);
+  const Sequence& sequence = *step.sequences[chunk];
+  const size_t count = step.first_rows[chunk + 1] - step.first_rows[chunk];
+  KeepAfter(step, rows, chunk, count, sequence.NextState(visit_));
+  for (size_t n = 1; n < count; ++n) {
+    if (float* inside = sequence.StateInside(visit_, n); inside != nullptr) {
+      KeepAfter(step, rows, chunk, n, inside);
+    }
+  }
+}
+
+void ConvState::KeepAfter(const Step& step, const float* rows, size_t chunk, size_t count,
+                          float* to) const {
   const auto before = static_cast<ptrdiff_t>(taps_) - 1;
-  for (ptrdiff_t t = 0; t < before; ++t, next += channels_) {
-    const float* input = Input(step, rows, chunk, count - before + t);
+  for (ptrdiff_t t = 0; t < before; ++t, to += channels_) {
+    const float* input = Input(step, rows, chunk, static_cast<ptrdiff_t>(count) - before + t);
     if (input == nullptr) {
-      std::fill_n(next, channels_, 0.0f);
+      std::fill_n(to, channels_, 0.0f);
     } else {
-      std::copy_n(input, channels_, next);
+      std::copy_n(input, channels_, to);
     }
   }
 }

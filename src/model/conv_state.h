@@ -24,12 +24,15 @@ class ConvState {
   std::span<const float* const> Collect(const Step& step, const float* rows, size_t row,
                                         Inputs* inputs) const;
 
-  // The last inputs of a chunk into its sequence's next state.
+  // The last inputs of a chunk into its sequence's next state, and those before a place where a
+  // state inside of the step is kept into that.
   void Keep(const Step& step, const float* rows, size_t chunk) const;
 
   size_t floats() const { return (taps_ - 1) * channels_; }
 
  private:
+  // The last inputs of the first `count` rows of a chunk.
+  void KeepAfter(const Step& step, const float* rows, size_t chunk, size_t count, float* to) const;
   // Of a chunk, the row `at` (negative: before it).
   const float* Input(const Step& step, const float* rows, size_t chunk, ptrdiff_t at) const;
 

@@ -217,6 +217,7 @@ Sequence::~Sequence() {
   for (BlockId id : blocks_) pool_->Release(id);
   for (const Kept& kept : states_) pool_->ReleaseState(kept.state);
   if (next_) pool_->ReleaseState(*next_);
+  if (inside_) pool_->ReleaseState(*inside_);
 }
 
 Sequence::Sequence(Sequence&& other) noexcept
@@ -224,16 +225,18 @@ Sequence::Sequence(Sequence&& other) noexcept
       blocks_(std::exchange(other.blocks_, {})),
       states_(std::exchange(other.states_, {})),
       next_(std::exchange(other.next_, std::nullopt)),
-      length_(std::exchange(other.length_, 0)),
-      keeps_last_(std::exchange(other.keeps_last_, false)) {}
+      inside_(std::exchange(other.inside_, std::nullopt)),
+      rows_inside_(std::exchange(other.rows_inside_, 0)),
+      length_(std::exchange(other.length_, 0)) {}
 
 Sequence& Sequence::operator=(Sequence&& other) noexcept {
   std::swap(pool_, other.pool_);
   std::swap(blocks_, other.blocks_);
   std::swap(states_, other.states_);
   std::swap(next_, other.next_);
+  std::swap(inside_, other.inside_);
+  std::swap(rows_inside_, other.rows_inside_);
   std::swap(length_, other.length_);
-  std::swap(keeps_last_, other.keeps_last_);
   return *this;
 }
 
@@ -262,8 +265,8 @@ Sequence Sequence::Fork(size_t length) const {
     fork.states_.push_back(kept);
     pool_->RetainState(kept.state);
   }
+  if (!fork.states_.empty()) fork.states_.back().stays = true;
   fork.length_ = length;
-  fork.keeps_last_ = true;
   return fork;
 }
 
@@ -276,7 +279,14 @@ void Sequence::Truncate(size_t length) {
     blocks_.pop_back();
   }
   while (!states_.empty() && states_.back().length > length) Release(states_.end() - 1);
-  keeps_last_ = true;
+  if (!states_.empty()) states_.back().stays = true;
+}
+
+void Sequence::Settle(size_t length) {
+  Truncate(ReusableLength(length));
+  if (states_.empty()) return;
+  states_.back().stays = false;
+  ReleaseFleeting(states_.size() - 1);
 }
 
 bool Sequence::HasRoom(size_t n) const {
@@ -299,11 +309,26 @@ void Sequence::Release(std::vector<Kept>::iterator kept) {
   states_.erase(kept);
 }
 
-void Sequence::ReserveState() {
-  if (!pool_->recurrent() || next_) return;
+// Of the first `end` states, those that do not stay.
+void Sequence::ReleaseFleeting(size_t end) {
+  for (size_t i = end; i-- > 0;) {
+    if (!states_[i].stays) Release(states_.begin() + static_cast<ptrdiff_t>(i));
+  }
+}
+
+void Sequence::MakeRoomForState() {
   while (pool_->free_states() == 0 && FreedByForgetting() > 0) Release(states_.begin());
-  states_.reserve(kStatesPerSequence + 1);  // so that Commit never allocates
-  next_ = pool_->AllocateState();
+}
+
+bool Sequence::KeepInside(size_t rows) {
+  if (!pool_->recurrent()) return true;
+  if (!inside_) {
+    MakeRoomForState();
+    if (pool_->free_states() == 0) return false;
+    inside_ = pool_->AllocateState();
+  }
+  rows_inside_ = rows;
+  return true;
 }
 
 const float* Sequence::State(int layer) const {
@@ -311,6 +336,10 @@ const float* Sequence::State(int layer) const {
 }
 
 float* Sequence::NextState(int layer) const { return pool_->State(*next_, layer); }
+
+float* Sequence::StateInside(int layer, size_t rows) const {
+  return inside_ && rows == rows_inside_ ? pool_->State(*inside_, layer) : nullptr;
+}
 
 size_t Sequence::BlocksNeeded(size_t n) const {
   const size_t needed = BlocksFor(length_ + n);
@@ -324,7 +353,11 @@ void Sequence::Reserve(size_t n) {
   const size_t old_blocks = blocks_.size();
   const size_t needed = BlocksFor(length_ + n);
   try {
-    if (n > 0) ReserveState();
+    if (n > 0 && pool_->recurrent() && !next_) {
+      MakeRoomForState();
+      states_.reserve(kStatesPerSequence + 2);  // so that Commit never allocates
+      next_ = pool_->AllocateState();
+    }
     if (needed > blocks_.capacity()) blocks_.reserve(std::max(needed, 2 * blocks_.capacity()));
     while (blocks_.size() < needed) blocks_.push_back(pool_->Allocate());
     // A partly filled block that another sequence also holds must not be written into.
@@ -346,15 +379,20 @@ void Sequence::Reserve(size_t n) {
 }
 
 void Sequence::Commit(size_t n) {
-  length_ += n;
+  const size_t before = std::exchange(length_, length_ + n);
   if (n == 0 || !pool_->recurrent()) return;
   // States after parts of a prompt stay: another prompt may begin like it. Those after single
   // tokens go, and of too many the oldest but one: what all begin with is likely to be the first.
-  if (!states_.empty() && !keeps_last_) Release(states_.end() - 1);
+  ReleaseFleeting(states_.size());
   if (states_.size() + kStatesToRun > kStatesPerSequence) Release(states_.begin() + 1);
-  states_.push_back({length_, *next_});
+  if (inside_ && rows_inside_ < n) {
+    states_.push_back({before + rows_inside_, *inside_, false});
+  } else if (inside_) {
+    pool_->ReleaseState(*inside_);
+  }
+  inside_.reset();
+  states_.push_back({length_, *next_, n > 1});
   next_.reset();
-  keeps_last_ = n > 1;
 }
 
 }  // namespace moewe::model

@@ -26,9 +26,14 @@ constexpr size_t BlocksFor(size_t positions) {
 }
 
 // Recurrent states of a sequence: the one it is in, the one that a step writes, and those to which
-// it can go back.
+// it can go back. A step that may be taken back in part writes one more.
 inline constexpr size_t kStatesToRun = 2;
 inline constexpr size_t kStatesPerSequence = 4;
+
+// Of all sequences, if one at a time takes such steps.
+constexpr size_t StatesFor(size_t sequences, bool drafts) {
+  return sequences * kStatesPerSequence + (drafts ? 1 : 0);
+}
 
 // All blocks of one model, allocated as needed up to `max_blocks`, and likewise its states: one is
 // what all recurrent layers together carry from one position to the next. Both are
@@ -107,29 +112,40 @@ class Sequence {
   // were only kept to go back to); length is unchanged. When the pool has too few blocks or states
   // it throws Error{kOutOfBudget} and takes no block.
   void Reserve(size_t n);
+  // Of the step that is reserved: after its first `rows` positions a state is kept as well, so that
+  // the sequence can go back there. False if none is free; nothing to do without recurrent layers.
+  bool KeepInside(size_t rows);
   // Counts n reserved positions as filled: the model calls it when a step is complete.
   void Commit(size_t n);
+  // After a step of an answer: forgets positions from `length` on, and in a model with recurrent
+  // layers those before it for which no state was kept, to be computed again. The state stays only
+  // until the next step, and no other one that was kept inside of this step does.
+  void Settle(size_t length);
 
   // Of a visit of a recurrent layer: the state after the last position (null: there is none, all
   // zeros), and where a step, whose positions are reserved, writes the one after its own.
   const float* State(int layer) const;
   float* NextState(int layer) const;
+  // Where it also writes the one after its first `rows` positions; null if that is not kept.
+  float* StateInside(int layer, size_t rows) const;
 
  private:
   struct Kept {
     size_t length;
     StateId state;
+    bool stays;  // when later ones come
   };
   size_t FreedByForgetting() const;
-  void ReserveState();
+  void MakeRoomForState();
   void Release(std::vector<Kept>::iterator kept);
+  void ReleaseFleeting(size_t end);
 
   KvPool* pool_;
   std::vector<BlockId> blocks_;
   std::vector<Kept> states_;  // ascending; the last one is that after length_, if length_ > 0
-  std::optional<StateId> next_;
+  std::optional<StateId> next_, inside_;
+  size_t rows_inside_ = 0;  // positions of the step before inside_
   size_t length_ = 0;
-  bool keeps_last_ = false;  // the last one of states_ stays when the next one comes
 };
 
 }  // namespace moewe::model

@@ -265,6 +265,68 @@ TEST(States, WithoutRoomThoseToGoBackToAreGivenUp) {
   EXPECT_EQ(*other.State(0), 1.0f);
 }
 
+// A step of n positions, the last `drafts` of which may be taken back.
+void StepWithDrafts(Sequence& sequence, size_t n, size_t drafts) {
+  sequence.Reserve(n);
+  ASSERT_TRUE(sequence.KeepInside(n - drafts));
+  *sequence.NextState(0) = static_cast<float>(sequence.length() + n);
+  *sequence.StateInside(0, n - drafts) = static_cast<float>(sequence.length() + n - drafts);
+  EXPECT_EQ(sequence.StateInside(0, n), nullptr);
+  sequence.Commit(n);
+}
+
+TEST(States, DraftsAreTakenBackToWhatIsCertain) {
+  KvPool pool(Recurrent(), KvType::kF32, 8, StatesFor(1, true));
+  Sequence sequence(&pool);
+  Step(sequence, 10);
+  Step(sequence, 10);
+  for (int i = 0; i < 3; ++i) {
+    SCOPED_TRACE(i);
+    const size_t length = sequence.length();
+    StepWithDrafts(sequence, 5, 4);  // all are right
+    sequence.Settle(length + 5);
+    EXPECT_EQ(*sequence.State(0), static_cast<float>(length + 5));
+    EXPECT_EQ(sequence.ReusableLength(length + 4), 20u);
+    StepWithDrafts(sequence, 5, 3);  // the second one isn't: the first is computed again
+    sequence.Settle(length + 8);
+    EXPECT_EQ(sequence.length(), length + 7);
+    EXPECT_EQ(*sequence.State(0), static_cast<float>(length + 7));
+    sequence.Reserve(2);  // without drafts
+    *sequence.NextState(0) = static_cast<float>(length + 9);
+    sequence.Commit(2);
+    sequence.Settle(length + 9);
+    EXPECT_EQ(sequence.ReusableLength(length + 8), 20u);
+    // What the prompt left is still there.
+    EXPECT_EQ(sequence.ReusableLength(19), 10u);
+  }
+  Sequence fork = sequence.Fork(20);
+  EXPECT_EQ(*fork.State(0), 20.0f);
+}
+
+TEST(States, AStepThatTurnsOutShorterKeepsNothingInside) {
+  KvPool pool(Recurrent(), KvType::kF32, 8, 5);
+  {
+    Sequence sequence(&pool);
+    Step(sequence, 3);
+    sequence.Reserve(4);
+    ASSERT_TRUE(sequence.KeepInside(1));
+    *sequence.NextState(0) = 4.0f;
+    sequence.Commit(1);
+    sequence.Settle(4);
+    EXPECT_EQ(*sequence.State(0), 4.0f);
+    sequence.Reserve(1);
+    EXPECT_TRUE(sequence.KeepInside(1));
+    EXPECT_TRUE(sequence.KeepInside(1));
+    // Nobody has one to give.
+    Sequence other(&pool);
+    EXPECT_EQ(pool.free_states(), 1u);
+    other.Reserve(2);
+    EXPECT_FALSE(other.KeepInside(1));
+    other.Commit(0);
+  }
+  EXPECT_EQ(pool.free_states(), 5u);
+}
+
 TEST(States, AStepThatFailsLeavesTheOldOne) {
   KvPool pool(Recurrent(), KvType::kF32, 1, 4);
   Sequence sequence(&pool);

@@ -162,8 +162,9 @@ void LinearBlock::RunHead(const Step& step, size_t chunk, size_t head) {
   const size_t value_dim = shape_.value_dim;
   const size_t key_head = head / (shape_.value_heads / shape_.key_heads);
   const size_t place = conv_.floats() + head * key_dim * value_dim;
-  const float* before = step.sequences[chunk]->State(visit_);
-  float* state = step.sequences[chunk]->NextState(visit_) + place;
+  const Sequence& sequence = *step.sequences[chunk];
+  const float* before = sequence.State(visit_);
+  float* state = sequence.NextState(visit_) + place;
   if (before == nullptr) {
     std::fill_n(state, key_dim * value_dim, 0.0f);
   } else {
@@ -180,6 +181,9 @@ void LinearBlock::RunHead(const Step& step, size_t chunk, size_t head) {
     of_token.beta = beta_[row * shape_.value_heads + head];
     float* mixed = mixed_ + row * shape_.values() + head * value_dim;
     kernels::DeltaRule(of_token, key_dim, value_dim, state, mixed);
+    if (float* inside = sequence.StateInside(visit_, row + 1 - first); inside != nullptr) {
+      std::copy_n(state, key_dim * value_dim, inside + place);
+    }
     kernels::RmsNorm(mixed, weights_.norm.data(), 0.0f, config_.rms_norm_eps, value_dim, mixed);
     float* gate = gate_ + row * shape_.values() + head * value_dim;
     if (is_kda_) {

@@ -104,8 +104,6 @@ class Planner {
     plan.blended = BlendedBytes(model_.checkpoint());
     plan.skills = request_.skill_reserve;
     plan.program += request_.beside;
-    plan.states = std::max<size_t>(request_.sequences, 1) * kStatesPerSequence *
-                  KvPool::BytesPerState(config_);
     return plan;
   }
 
@@ -114,7 +112,9 @@ class Planner {
     // Beside a chunk of one sequence's prompt, all others may decode.
     // Drafts are checked while no prompt is computed, beside one token of everybody.
     const size_t widest = std::max<size_t>(plan->chunk, 1 + plan->draft_rows);
-    const size_t rows = widest + std::max<size_t>(request_.sequences, 1) - 1;
+    const size_t sequences = std::max<size_t>(request_.sequences, 1);
+    const size_t rows = widest + sequences - 1;
+    plan->states = StatesFor(sequences, plan->draft_rows > 0) * KvPool::BytesPerState(config_);
     plan->activations =
         ActivationBytes(model_, rows, std::min(request_.logit_rows + plan->draft_rows, rows));
     if (request_.router != nullptr) {
@@ -158,8 +158,7 @@ class Planner {
 
   MemoryPlan Resident(size_t draft_rows) const {
     MemoryPlan plan = Begin();
-    // What recurrent layers have learned from a draft can't be taken back.
-    plan.draft_rows = IsRecurrent(config_.recurrent_kind()) ? 0 : draft_rows;
+    plan.draft_rows = draft_rows;
     SetChunk(request_.chunk != 0 ? request_.chunk : kResidentChunk, &plan);
     SetContext(Left(plan), &plan);
     if (request_.least) plan.budget = plan.total();

@@ -116,6 +116,15 @@ TEST(MemoryPlan, DraftsTakeWhatIsLeftUnlessTheyAreAskedFor) {
   EXPECT_EQ(PlanMemory(*demo.model, request).draft_rows, 0u);
 }
 
+TEST(MemoryPlan, DraftsOfRecurrentLayersTakeAStateMore) {
+  const Subject hybrid(golden::Path("hf/qwen3_next").string());
+  MemoryRequest request{.budget = kPlenty, .context = 256, .sequences = 3};
+  const uint64_t state = KvPool::BytesPerState(hybrid.model->config());
+  EXPECT_EQ(PlanMemory(*hybrid.model, request).states, 3 * kStatesPerSequence * state);
+  request.draft_rows = 4;
+  EXPECT_EQ(PlanMemory(*hybrid.model, request).states, (3 * kStatesPerSequence + 1) * state);
+}
+
 TEST(MemoryPlan, AContextThatNobodyAskedForShrinksToFit) {
   const Subject demo(kDemo);
   const MemoryPlan full = PlanMemory(*demo.model, {.budget = kPlenty});

@@ -131,11 +131,6 @@ class Model {
     return {};
   }
 
-  // Whether Sequence::Truncate takes back the last tokens of a step, any number of them, as if they
-  // had not been computed. Keys and values alone allow it; the states of recurrent layers, which
-  // every token changes, do not.
-  virtual bool CanTruncate() const { return !IsRecurrent(config().recurrent_kind()); }
-
   // Runs all chunks as one batch. The result for a position depends only on the tokens before it.
   // Appends logits rows [vocab_size] to *logits in chunk order. On an exception the sequences keep
   // their old length. Throws Error{kUsage} for a token outside of the vocabulary or a sequence
