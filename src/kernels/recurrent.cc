@@ -85,22 +85,26 @@ void DecaysImpl(const float* rate, const float* bias, float least, size_t n, flo
   });
 }
 
-// Columns [i, i + count) of a state, which are independent of the others: both passes over them
-// before the next ones, so that they stay in the first cache.
+// Columns [i, i + count) of a state, which are independent of the others: all tokens pass over
+// them before the next ones, so that they stay in the first cache. What a token learns and what the
+// next one forgets and finds is one pass.
 template <size_t kVectors>
-HWY_INLINE void DeltaColumns(const DeltaStep& step, size_t key_dim, size_t value_dim, size_t i,
-                             size_t count, float* state, float* out) {
+HWY_INLINE void DeltaColumns(const DeltaTokens& tokens, size_t key_dim, size_t value_dim, size_t i,
+                             size_t count, float* state) {
   const DF d;
   const size_t lanes = hn::Lanes(d);
   const auto part = [&](size_t v) {
     const size_t begin = v * lanes;
     return count - begin < lanes ? count - begin : lanes;
   };
+  const auto decay_of = [&](size_t token, size_t row) {
+    return tokens.decay[token * tokens.decay_stride + (tokens.decays_by_channel ? row : 0)];
+  };
   VF found[kVectors];
   for (size_t v = 0; v < kVectors; ++v) found[v] = hn::Zero(d);
   for (size_t row = 0; row < key_dim; ++row) {
-    const VF decay = hn::Set(d, step.decay[step.decays_by_channel ? row : 0]);
-    const VF key = hn::Set(d, step.key[row]);
+    const VF decay = hn::Set(d, decay_of(0, row));
+    const VF key = hn::Set(d, tokens.key[row]);
     for (size_t v = 0; v < kVectors; ++v) {
       const size_t at = row * value_dim + i + v * lanes;
       const VF kept = hn::Mul(LoadPart(state, at, part(v)), decay);
@@ -108,37 +112,47 @@ HWY_INLINE void DeltaColumns(const DeltaStep& step, size_t key_dim, size_t value
       found[v] = hn::MulAdd(key, kept, found[v]);
     }
   }
-  VF delta[kVectors];
-  VF sum[kVectors];
-  for (size_t v = 0; v < kVectors; ++v) {
-    const VF value = LoadPart(step.value, i + v * lanes, part(v));
-    delta[v] = hn::Mul(hn::Set(d, step.beta), hn::Sub(value, found[v]));
-    sum[v] = hn::Zero(d);
-  }
-  for (size_t row = 0; row < key_dim; ++row) {
-    const VF key = hn::Set(d, step.key[row]);
-    const VF query = hn::Set(d, step.query[row]);
+  for (size_t token = 0; token < tokens.count; ++token) {
+    const float* keys = tokens.key + token * tokens.stride;
+    const float* queries = tokens.query + token * tokens.stride;
+    VF delta[kVectors];
+    VF sum[kVectors];
     for (size_t v = 0; v < kVectors; ++v) {
-      const size_t at = row * value_dim + i + v * lanes;
-      const VF learned = hn::MulAdd(key, delta[v], LoadPart(state, at, part(v)));
-      StorePart(learned, state, at, part(v));
-      sum[v] = hn::MulAdd(query, learned, sum[v]);
+      const VF value = LoadPart(tokens.value + token * tokens.stride, i + v * lanes, part(v));
+      const VF beta = hn::Set(d, tokens.beta[token * tokens.beta_stride]);
+      delta[v] = hn::Mul(beta, hn::Sub(value, found[v]));
+      sum[v] = found[v] = hn::Zero(d);
     }
+    const bool last = token + 1 == tokens.count;
+    for (size_t row = 0; row < key_dim; ++row) {
+      const VF key = hn::Set(d, keys[row]);
+      const VF query = hn::Set(d, queries[row]);
+      const VF decay = hn::Set(d, last ? 1.0f : decay_of(token + 1, row));
+      const VF next_key = hn::Set(d, last ? 0.0f : keys[tokens.stride + row]);
+      for (size_t v = 0; v < kVectors; ++v) {
+        const size_t at = row * value_dim + i + v * lanes;
+        const VF learned = hn::MulAdd(key, delta[v], LoadPart(state, at, part(v)));
+        sum[v] = hn::MulAdd(query, learned, sum[v]);
+        const VF kept = hn::Mul(learned, decay);
+        StorePart(kept, state, at, part(v));
+        found[v] = hn::MulAdd(next_key, kept, found[v]);
+      }
+    }
+    float* out = tokens.out + token * tokens.out_stride;
+    for (size_t v = 0; v < kVectors; ++v) StorePart(sum[v], out, i + v * lanes, part(v));
   }
-  for (size_t v = 0; v < kVectors; ++v) StorePart(sum[v], out, i + v * lanes, part(v));
 }
 
-void DeltaRuleImpl(const DeltaStep& step, size_t key_dim, size_t value_dim, float* state,
-                   float* out) {
+void DeltaRuleImpl(const DeltaTokens& tokens, size_t key_dim, size_t value_dim, float* state) {
   constexpr size_t kTogether = 4;
   const size_t lanes = hn::Lanes(DF());
   size_t i = 0;
   for (; i + kTogether * lanes <= value_dim; i += kTogether * lanes) {
-    DeltaColumns<kTogether>(step, key_dim, value_dim, i, kTogether * lanes, state, out);
+    DeltaColumns<kTogether>(tokens, key_dim, value_dim, i, kTogether * lanes, state);
   }
   for (; i < value_dim; i += lanes) {
     const size_t count = value_dim - i < lanes ? value_dim - i : lanes;
-    DeltaColumns<1>(step, key_dim, value_dim, i, count, state, out);
+    DeltaColumns<1>(tokens, key_dim, value_dim, i, count, state);
   }
 }
 
@@ -169,11 +183,12 @@ void Decays(const float* rate, const float* bias, float least, size_t n, float* 
   HWY_DYNAMIC_DISPATCH(DecaysImpl)(rate, bias, least, n, x);
 }
 
-void DeltaRule(const DeltaStep& step, size_t key_dim, size_t value_dim, float* state, float* out) {
+void DeltaRule(const DeltaTokens& tokens, size_t key_dim, size_t value_dim, float* state) {
+  if (tokens.count == 0) return;
   if (ActiveIsa() == Isa::kScalar) {
-    return reference::DeltaRule(step, key_dim, value_dim, state, out);
+    return reference::DeltaRule(tokens, key_dim, value_dim, state);
   }
-  HWY_DYNAMIC_DISPATCH(DeltaRuleImpl)(step, key_dim, value_dim, state, out);
+  HWY_DYNAMIC_DISPATCH(DeltaRuleImpl)(tokens, key_dim, value_dim, state);
 }
 
 }  // namespace moewe::kernels

@@ -22,19 +22,25 @@ void Silu(float* x, size_t n);
 // x[i] = exp(least * sigmoid(rate[i] * (x[i] + bias[i]))).
 void Decays(const float* rate, const float* bias, float least, size_t n, float* x);
 
-// One token of one head.
-struct DeltaStep {
+// Tokens of one head, one after the other: a row of each of these for every token.
+struct DeltaTokens {
+  size_t count = 0;
   const float* query = nullptr;  // [key_dim]
   const float* key = nullptr;    // [key_dim]
   const float* value = nullptr;  // [value_dim]
+  size_t stride = 0;             // of these three, floats
   const float* decay = nullptr;  // [1], or [key_dim] if decays_by_channel
+  size_t decay_stride = 0;
   bool decays_by_channel = false;
-  float beta = 0.0f;
+  const float* beta = nullptr;  // [1]
+  size_t beta_stride = 0;
+  float* out = nullptr;  // [value_dim]
+  size_t out_stride = 0;
 };
 
-// state[i, :] *= decay[i]; state += key (beta (value - state^T key))^T; out = state^T query, where
-// state is [key_dim, value_dim].
-void DeltaRule(const DeltaStep& step, size_t key_dim, size_t value_dim, float* state, float* out);
+// With the state [key_dim, value_dim] that each token leaves to the next one:
+// state[i, :] *= decay[i]; state += key (beta (value - state^T key))^T; out = state^T query.
+void DeltaRule(const DeltaTokens& tokens, size_t key_dim, size_t value_dim, float* state);
 
 }  // namespace moewe::kernels
 

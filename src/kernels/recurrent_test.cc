@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -80,28 +81,78 @@ TEST(Recurrent, DecaysMatchScalarAndStayBetweenZeroAndOne) {
   }
 }
 
+// Rows of queries, keys and values beside each other, decays, betas.
+struct Sample {
+  Sample(size_t n, size_t key_dim, size_t value_dim) : key_dim_(key_dim), value_dim_(value_dim) {
+    const float unit = 1.0f / std::sqrt(static_cast<float>(key_dim));
+    qkv_ = Normal(n * stride(), 1, unit);
+    decay_ = Normal(n * key_dim, 2);
+    beta_ = Normal(n, 3);
+    for (float& d : decay_) d = 1.0f / (1.0f + std::exp(d));
+    for (float& b : beta_) b = 1.0f / (1.0f + std::exp(b));
+  }
+  size_t stride() const { return 2 * key_dim_ + value_dim_; }
+
+  // Tokens [first, first + n), whose results go to out [n, value_dim].
+  DeltaTokens Tokens(size_t first, size_t n, bool by_channel, float* out) const {
+    const float* query = qkv_.data() + first * stride();
+    return {n,
+            query,
+            query + key_dim_,
+            query + 2 * key_dim_,
+            stride(),
+            decay_.data() + first * key_dim_,
+            key_dim_,
+            by_channel,
+            beta_.data() + first,
+            1,
+            out,
+            value_dim_};
+  }
+
+ private:
+  const size_t key_dim_, value_dim_;
+  std::vector<float> qkv_, decay_, beta_;
+};
+
 TEST(Recurrent, DeltaRuleMatchesScalarOverManyTokens) {
+  constexpr size_t kCount = 4;
   for (const size_t value_dim : kWidths) {
-    for (const size_t key_dim : {5, 16, 128}) {
+    for (const size_t key_dim : {size_t{5}, size_t{16}, size_t{128}}) {
       for (const bool by_channel : {false, true}) {
-        std::vector<float> want_state(key_dim * value_dim, 0.0f);
-        std::vector<float> got_state = want_state;
-        for (uint32_t token = 0; token < 4; ++token) {
-          const float unit = 1.0f / std::sqrt(static_cast<float>(key_dim));
-          const std::vector<float> query = Normal(key_dim, 10 * token + 1, unit);
-          const std::vector<float> key = Normal(key_dim, 10 * token + 2, unit);
-          const std::vector<float> value = Normal(value_dim, 10 * token + 3);
-          std::vector<float> decay = Normal(key_dim, 10 * token + 4);
-          for (float& d : decay) d = 1.0f / (1.0f + std::exp(d));
-          const DeltaStep step{query.data(), key.data(), value.data(),
-                               decay.data(), by_channel, 0.7f};
-          std::vector<float> want(value_dim);
-          std::vector<float> got(value_dim);
-          reference::DeltaRule(step, key_dim, value_dim, want_state.data(), want.data());
-          DeltaRule(step, key_dim, value_dim, got_state.data(), got.data());
-          ExpectClose(got, want, 1e-5f);
-        }
+        const Sample sample(kCount, key_dim, value_dim);
+        std::vector<float> want_state(key_dim * value_dim, 0.0f), got_state = want_state;
+        std::vector<float> want(kCount * value_dim), got = want;
+        reference::DeltaRule(sample.Tokens(0, kCount, by_channel, want.data()), key_dim, value_dim,
+                             want_state.data());
+        DeltaRule(sample.Tokens(0, kCount, by_channel, got.data()), key_dim, value_dim,
+                  got_state.data());
+        ExpectClose(got, want, 1e-5f);
         ExpectClose(got_state, want_state, 1e-5f);
+      }
+    }
+  }
+}
+
+TEST(Recurrent, DeltaRuleGivesTheSameBitsHoweverManyTokensPass) {
+  constexpr size_t kCount = 11, kKeys = 24;
+  for (const size_t value_dim : kWidths) {
+    for (const bool by_channel : {false, true}) {
+      const Sample sample(kCount, kKeys, value_dim);
+      std::vector<float> whole_state(kKeys * value_dim, 0.1f);
+      const std::vector<float> begin = whole_state;
+      std::vector<float> whole(kCount * value_dim), parts = whole;
+      DeltaRule(sample.Tokens(0, kCount, by_channel, whole.data()), kKeys, value_dim,
+                whole_state.data());
+      for (const size_t step : {size_t{1}, size_t{3}}) {
+        std::vector<float> state = begin;
+        for (size_t t = 0; t < kCount; t += step) {
+          const size_t n = std::min(step, kCount - t);
+          DeltaRule(sample.Tokens(t, n, by_channel, parts.data() + t * value_dim), kKeys, value_dim,
+                    state.data());
+        }
+        EXPECT_EQ(parts, whole);
+        EXPECT_EQ(state, whole_state);
       }
     }
   }
@@ -110,12 +161,19 @@ TEST(Recurrent, DeltaRuleMatchesScalarOverManyTokens) {
 TEST(Recurrent, WhatWasStoredUnderAKeyIsFoundAndReplaced) {
   const float keys[2][2] = {{1.0f, 0.0f}, {0.0f, 1.0f}};
   const float values[3][3] = {{1, 2, 3}, {4, 5, 6}, {7, 8, 9}};
-  const float keep = 1.0f;
+  const float keep = 1.0f, whole = 1.0f;
   std::vector<float> state(6, 0.0f);
   std::vector<float> out(3);
   const auto store = [&](int key, int value, int query) {
-    const DeltaStep step{keys[query], keys[key], values[value], &keep, false, 1.0f};
-    DeltaRule(step, 2, 3, state.data(), out.data());
+    DeltaTokens token;
+    token.count = 1;
+    token.query = keys[query];
+    token.key = keys[key];
+    token.value = values[value];
+    token.decay = &keep;
+    token.beta = &whole;
+    token.out = out.data();
+    DeltaRule(token, 2, 3, state.data());
     return out;
   };
   EXPECT_EQ(store(0, 0, 0), (std::vector<float>{1, 2, 3}));

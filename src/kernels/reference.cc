@@ -237,22 +237,29 @@ void Decays(const float* rate, const float* bias, float least, size_t n, float* 
   }
 }
 
-void DeltaRule(const DeltaStep& step, size_t key_dim, size_t value_dim, float* state, float* out) {
-  for (size_t j = 0; j < value_dim; ++j) {
-    double found = 0.0;
-    for (size_t i = 0; i < key_dim; ++i) {
-      float& kept = state[i * value_dim + j];
-      kept *= step.decay[step.decays_by_channel ? i : 0];
-      found += double{kept} * double{step.key[i]};
+void DeltaRule(const DeltaTokens& tokens, size_t key_dim, size_t value_dim, float* state) {
+  for (size_t t = 0; t < tokens.count; ++t) {
+    const float* query = tokens.query + t * tokens.stride;
+    const float* key = tokens.key + t * tokens.stride;
+    const float* value = tokens.value + t * tokens.stride;
+    const float* decay = tokens.decay + t * tokens.decay_stride;
+    const double beta = tokens.beta[t * tokens.beta_stride];
+    for (size_t j = 0; j < value_dim; ++j) {
+      double found = 0.0;
+      for (size_t i = 0; i < key_dim; ++i) {
+        float& kept = state[i * value_dim + j];
+        kept *= decay[tokens.decays_by_channel ? i : 0];
+        found += double{kept} * double{key[i]};
+      }
+      const double delta = beta * (double{value[j]} - found);
+      double sum = 0.0;
+      for (size_t i = 0; i < key_dim; ++i) {
+        float& learned = state[i * value_dim + j];
+        learned = static_cast<float>(double{learned} + delta * double{key[i]});
+        sum += double{learned} * double{query[i]};
+      }
+      tokens.out[t * tokens.out_stride + j] = static_cast<float>(sum);
     }
-    const double delta = double{step.beta} * (double{step.value[j]} - found);
-    double sum = 0.0;
-    for (size_t i = 0; i < key_dim; ++i) {
-      float& learned = state[i * value_dim + j];
-      learned = static_cast<float>(double{learned} + delta * double{step.key[i]});
-      sum += double{learned} * double{step.query[i]};
-    }
-    out[j] = static_cast<float>(sum);
   }
 }
 

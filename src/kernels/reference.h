@@ -36,7 +36,7 @@ void CausalConv(std::span<const float* const> inputs, const float* taps, size_t 
                 float* out);
 void Silu(float* x, size_t n);
 void Decays(const float* rate, const float* bias, float least, size_t n, float* x);
-void DeltaRule(const DeltaStep& step, size_t key_dim, size_t value_dim, float* state, float* out);
+void DeltaRule(const DeltaTokens& tokens, size_t key_dim, size_t value_dim, float* state);
 
 // As in attention.h.
 void AttendOne(const AttentionParams& params, const float* q, const KvBlocks& keys,

@@ -27,10 +27,8 @@ void ConvState::Keep(const Step& step, const float* rows, size_t chunk) const {
   const Sequence& sequence = *step.sequences[chunk];
   const size_t count = step.first_rows[chunk + 1] - step.first_rows[chunk];
   KeepAfter(step, rows, chunk, count, sequence.NextState(visit_));
-  for (size_t n = 1; n < count; ++n) {
-    if (float* inside = sequence.StateInside(visit_, n); inside != nullptr) {
-      KeepAfter(step, rows, chunk, n, inside);
-    }
+  if (const size_t inside = sequence.rows_inside(); inside > 0 && inside < count) {
+    KeepAfter(step, rows, chunk, inside, sequence.StateInside(visit_));
   }
 }
 

@@ -337,9 +337,7 @@ const float* Sequence::State(int layer) const {
 
 float* Sequence::NextState(int layer) const { return pool_->State(*next_, layer); }
 
-float* Sequence::StateInside(int layer, size_t rows) const {
-  return inside_ && rows == rows_inside_ ? pool_->State(*inside_, layer) : nullptr;
-}
+float* Sequence::StateInside(int layer) const { return pool_->State(*inside_, layer); }
 
 size_t Sequence::BlocksNeeded(size_t n) const {
   const size_t needed = BlocksFor(length_ + n);

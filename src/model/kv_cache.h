@@ -126,8 +126,10 @@ class Sequence {
   // zeros), and where a step, whose positions are reserved, writes the one after its own.
   const float* State(int layer) const;
   float* NextState(int layer) const;
-  // Where it also writes the one after its first `rows` positions; null if that is not kept.
-  float* StateInside(int layer, size_t rows) const;
+  // Where it also writes the one after its first `rows_inside` positions, unless these are 0 or
+  // all of them.
+  size_t rows_inside() const { return inside_ ? rows_inside_ : 0; }
+  float* StateInside(int layer) const;
 
  private:
   struct Kept {

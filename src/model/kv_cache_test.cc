@@ -270,8 +270,8 @@ void StepWithDrafts(Sequence& sequence, size_t n, size_t drafts) {
   sequence.Reserve(n);
   ASSERT_TRUE(sequence.KeepInside(n - drafts));
   *sequence.NextState(0) = static_cast<float>(sequence.length() + n);
-  *sequence.StateInside(0, n - drafts) = static_cast<float>(sequence.length() + n - drafts);
-  EXPECT_EQ(sequence.StateInside(0, n), nullptr);
+  ASSERT_EQ(sequence.rows_inside(), n - drafts);
+  *sequence.StateInside(0) = static_cast<float>(sequence.length() + n - drafts);
   sequence.Commit(n);
 }
 

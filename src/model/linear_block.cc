@@ -170,20 +170,33 @@ void LinearBlock::RunHead(const Step& step, size_t chunk, size_t head) {
   } else {
     std::copy_n(before + place, key_dim * value_dim, state);
   }
+  const auto run = [&](size_t from, size_t to) {
+    const float* qkv = convolved_ + from * shape_.channels();
+    kernels::DeltaTokens tokens;
+    tokens.count = to - from;
+    tokens.query = qkv + key_head * key_dim;
+    tokens.key = tokens.query + shape_.keys();
+    tokens.value = qkv + 2 * size_t{shape_.keys()} + head * value_dim;
+    tokens.stride = shape_.channels();
+    tokens.decays_by_channel = is_kda_;
+    tokens.decay = decay_ + from * decays_ + (is_kda_ ? head * key_dim : head);
+    tokens.decay_stride = decays_;
+    tokens.beta = beta_ + from * shape_.value_heads + head;
+    tokens.beta_stride = shape_.value_heads;
+    tokens.out = mixed_ + from * shape_.values() + head * value_dim;
+    tokens.out_stride = shape_.values();
+    kernels::DeltaRule(tokens, key_dim, value_dim, state);
+  };
+  const size_t inside = sequence.rows_inside();
+  if (inside > 0 && inside < end - first) {
+    run(first, first + inside);
+    std::copy_n(state, key_dim * value_dim, sequence.StateInside(visit_) + place);
+    run(first + inside, end);
+  } else {
+    run(first, end);
+  }
   for (size_t row = first; row < end; ++row) {
-    const float* qkv = convolved_ + row * shape_.channels();
-    kernels::DeltaStep of_token;
-    of_token.query = qkv + key_head * key_dim;
-    of_token.key = of_token.query + shape_.keys();
-    of_token.value = qkv + 2 * size_t{shape_.keys()} + head * value_dim;
-    of_token.decays_by_channel = is_kda_;
-    of_token.decay = decay_ + row * decays_ + (is_kda_ ? head * key_dim : head);
-    of_token.beta = beta_[row * shape_.value_heads + head];
     float* mixed = mixed_ + row * shape_.values() + head * value_dim;
-    kernels::DeltaRule(of_token, key_dim, value_dim, state, mixed);
-    if (float* inside = sequence.StateInside(visit_, row + 1 - first); inside != nullptr) {
-      std::copy_n(state, key_dim * value_dim, inside + place);
-    }
     kernels::RmsNorm(mixed, weights_.norm.data(), 0.0f, config_.rms_norm_eps, value_dim, mixed);
     float* gate = gate_ + row * shape_.values() + head * value_dim;
     if (is_kda_) {

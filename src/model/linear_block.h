@@ -2,9 +2,9 @@
 // Kimi Delta Attention.
 //
 // Queries, keys and values pass a short causal convolution; then each value head runs the gated
-// delta rule over its state, token after token. The chunked form of the rule would give other bits
-// for other chunks; one head's state stays in the second cache while a chunk's tokens pass, so the
-// form that is exact costs little more (docs/experiments.md).
+// delta rule over its state, token after token. The matrix form of the rule would give other bits
+// for other chunks, and could save little: a chunk's tokens pass over the state column by column,
+// in the first cache (docs/experiments.md).
 #ifndef MOEWE_MODEL_LINEAR_BLOCK_H_
 #define MOEWE_MODEL_LINEAR_BLOCK_H_
 
