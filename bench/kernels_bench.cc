@@ -27,6 +27,7 @@ namespace moewe::kernels {
 namespace {
 
 constexpr size_t kTotalBytes = size_t{320} << 20;
+constexpr size_t kPage = 4096;
 
 ThreadPool& Pool() {
   static ThreadPool pool([] {
@@ -43,11 +44,13 @@ struct Experts {
                              Encode(dtype, 2048, 768, 3)};
     bytes_each = one.gate.bytes.size() + one.up.bytes.size() + one.down.bytes.size();
     const size_t count = kTotalBytes / bytes_each;
-    memory.resize(count * bytes_each);
+    // Matrices begin at pages, as in files.
+    memory.resize(count * (bytes_each + 3 * kPage) + kPage);
     uint8_t* at = memory.data();
     for (size_t i = 0; i < count; ++i) {
       FfnMatrices copy = one;
       for (Matrix* m : {&copy.gate, &copy.up, &copy.down}) {
+        at += (kPage - reinterpret_cast<uintptr_t>(at) % kPage) % kPage;
         std::memcpy(at, m->bytes.data(), m->bytes.size());
         m->bytes = Bytes(at, m->bytes.size());
         at += m->bytes.size();

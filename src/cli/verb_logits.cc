@@ -28,7 +28,7 @@ class Recorder : public model::ForwardObserver {
   explicit Recorder(uint32_t hidden_size) : hidden_size_(hidden_size) {}
 
   void OnHidden(int layer, const float* data, size_t rows) override {
-    const auto index = static_cast<size_t>(layer + 1);
+    const size_t index = static_cast<size_t>(layer) + 1;
     if (hidden.size() <= index) hidden.resize(index + 1);
     const float* last = data + (rows - 1) * hidden_size_;
     hidden[index].assign(last, last + hidden_size_);

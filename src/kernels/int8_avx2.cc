@@ -64,6 +64,13 @@ MOEWE_INLINE void StoreRows(const __m256 (&acc)[2], float* out) {
 
 // Activation order of kNibbles: pairs of groups, [even elements of both][odd elements of both].
 struct Tiles {
+  static constexpr size_t kTileCodes = 2;
+  template <size_t kStride>
+  static constexpr bool kNeedsPanels = true;
+  static void ScalePanels(const Matrix& w, uint32_t row, const uint8_t* ahead, float* panels) {
+    ScalePanelsAvx2(w, row, ahead, panels);
+  }
+
   template <size_t kStride>
   static MOEWE_INLINE __m256i LoadPair(const uint8_t* p, bool whole) {
     if (!whole) return _mm256_zextsi128_si256(Load128(p));

@@ -7,21 +7,24 @@
 #endif
 #include <immintrin.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/int8.h"
+#include "kernels/ladder.h"
 #include "kernels/layout.h"
 #include "kernels/prefetch.h"
 
-#define MOEWE_TARGET "avx2,fma,f16c,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
+#define MOEWE_TARGET "avx2,fma,f16c,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni"
 #include "kernels/target_begin.h"
 
 namespace moewe::kernels {
 namespace {
 #include "kernels/int8_avx512-inl.h"
+#include "kernels/int8_batch_avx512-inl.h"
 }  // namespace
 
-const Int8Kernels kInt8Avx512 = {Quantize512, PackedOf<Tiles512>, BytesOf<Tiles512>, PlainAvx2};
+const Int8Kernels kInt8Avx512 = {Quantize512, Packed512, Bytes512, PlainAvx2};
 
 }  // namespace moewe::kernels
 

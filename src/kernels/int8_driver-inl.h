@@ -6,8 +6,11 @@
 //   static void Nibbles(w[4], groups, panel, x, padded, ahead, out[T][4])
 //   template <int T> static void Crumbs(w[4], groups, panel, x, padded, ahead, out[T][4])
 //   template <int T> static void Bytes(w[4], cols, x, padded, ahead, out[T][4])
-// kOdd: of Input::kOddNibbles. With T = 1 they ask for weights from `ahead` on: Nibbles and Crumbs
-// for three quarters of what they read, Bytes for as much.
+//   static void ScalePanels(w, row, ahead, panels)   // as ScalePanelsAvx2
+//   template <size_t kStride> static constexpr bool kNeedsPanels   // or Nibbles finds the scales
+// kOdd: of Input::kOddNibbles. Of tiles, w begins kTileCodes behind the first one. With T = 1
+// memory's requests may be theirs: from `ahead` on, for three quarters of what they read if there
+// are panels, else for as much.
 
 // Rows past the end repeat the last one and are not stored.
 template <class Tile>
@@ -40,7 +43,10 @@ void PackedRows(const Matrix& w, const uint8_t* first_codes, uint32_t row_begin,
   for (uint32_t block = row_begin; block < row_end; block += 8) {
     const uint8_t* block_codes = first_codes + block * row_bytes;
     if (n == 1) walk.Scales(block);
-    ScalePanelsAvx2(w, block, n == 1 ? walk.From(block_codes) : nullptr, panels);
+    constexpr bool kPanels = Tiles::template kNeedsPanels<kStride>;
+    if constexpr (kPanels) {
+      Tiles::ScalePanels(w, block, n == 1 ? walk.From(block_codes) : nullptr, panels);
+    }
     for (uint32_t row = block; row < row_end && row < block + 8; row += 4) {
       const float* panel = panels + (row - block) / 4 * Int8PanelFloats(w.cols);
       const uint8_t* rows[4];
@@ -49,8 +55,9 @@ void PackedRows(const Matrix& w, const uint8_t* first_codes, uint32_t row_begin,
         rows[r] = first_codes + at * row_bytes;
       }
       const uint32_t live = row_end - row < 4 ? row_end - row : 4;
-      // What the panels have left of the block's share: 3 rows' bytes beside each 4 rows.
-      const uint8_t* ahead = walk.From(block_codes + (2 + (row - block) / 4 * 3) * row_bytes);
+      // Of the block's share, what the panels have left: 3 rows' bytes beside each 4 rows.
+      const uint32_t asked = kPanels ? 2 + (row - block) / 4 * 3 : row - block;
+      const uint8_t* ahead = walk.From(block_codes + asked * row_bytes);
       ForTokenTiles(n, [&]<int T>(size_t t) {
         alignas(64) float out[T][4];
         if constexpr (kInput == Input::kOddCrumbs) {
@@ -74,8 +81,8 @@ void PackedOf(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint8
   const uint8_t* codes = w.bytes.data();
   switch (w.dtype) {
     case DType::kQ4Tiled:
-      return PackedRows<Tiles, Input::kNibbles, kTileBytes>(w, codes + 2, row_begin, row_end, x, n,
-                                                            y, scratch, next);
+      return PackedRows<Tiles, Input::kNibbles, kTileBytes>(w, codes + Tiles::kTileCodes, row_begin,
+                                                            row_end, x, n, y, scratch, next);
     case DType::kSmoeQ4:
       return PackedRows<Tiles, Input::kOddNibbles, kGroupNibbles>(w, codes, row_begin, row_end, x,
                                                                   n, y, scratch, next);

@@ -201,8 +201,8 @@ const uint8_t* ColFieldOf(const Matrix& m) {
 }
 
 size_t Int8ScratchFloats(size_t cols) {
-  const size_t batch_panel = PreparedRow::PaddedGroups(cols) * 64;  // 8 rows a group, as bytes
-  return Int8ScalesFloats(cols) + batch_panel;
+  // Of a batch, on AVX-512: a group's scales and weights, as bytes, of 32 rows.
+  return Int8ScalesFloats(cols) + PreparedRow::PaddedGroups(cols) * 32 * (1 + 8);
 }
 
 }  // namespace moewe::kernels
