@@ -34,7 +34,7 @@ AttentionBlock::AttentionBlock(int visit, const ModelConfig& config,
                                AttentionScratch* scratch)
     : visit_(visit),
       config_(config),
-      shape_(config.layers[static_cast<size_t>(visit) % config.num_layers]),
+      shape_(config.LayerOfVisit(static_cast<uint32_t>(visit))),
       weights_(weights),
       scratch_(*scratch),
       mix_width_(size_t{shape_.num_heads} * shape_.head_dim),
@@ -196,7 +196,9 @@ void AttentionBlock::AttendHeads(const Step& step, size_t row, const HeadGroup& 
   params.soft_cap = config_.attn_soft_cap;
   const size_t end = size_t{place.position} + 1;
   const size_t window = shape_.sliding_window;
-  const size_t begin = window != 0 && end > window ? end - window : 0;
+  const size_t first_position = config_.FirstPosition(static_cast<uint32_t>(visit_));
+  const size_t begin =
+      window != 0 && end > window ? end - window : std::min<size_t>(first_position, place.position);
   std::array<const float*, kernels::kAttendTogether> q{};
   std::array<float*, kernels::kAttendTogether> out{};
   std::array<float, kernels::kAttendTogether> sinks{};

@@ -116,6 +116,18 @@ MixerKind ModelConfig::recurrent_kind() const {
   return MixerKind::kAttention;
 }
 
+const LayerConfig& ModelConfig::LayerOfVisit(uint32_t visit) const {
+  if (visit < num_visits()) return layers[visit % num_layers];
+  const auto attends = [](const LayerConfig& layer) { return !IsRecurrent(layer.mixer); };
+  return *std::find_if(layers.rbegin(), layers.rend(), attends);
+}
+
+bool ModelConfig::HasMtpHead() const {
+  return mtp_layers == 1 && num_loops == 1 && embed_multiplier == 1.0f &&
+         std::ranges::any_of(layers,
+                             [](const LayerConfig& layer) { return !IsRecurrent(layer.mixer); });
+}
+
 ModelConfig ReadConfig(const formats::Checkpoint& checkpoint) {
   const std::string file = checkpoint.files().empty() ? "" : checkpoint.files().front();
   ModelConfig config;

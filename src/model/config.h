@@ -167,7 +167,12 @@ struct ModelConfig {
   // the same weights and positions; each visit of a layer has its own keys and values.
   uint32_t num_loops = 1;
   bool loop_final_norm = false;  // the final norm is also applied between passes
-  uint32_t mtp_layers = 0;  // multi-token-prediction layers under model.mtp.*; carried, not run
+  // Multi-token-prediction heads under model.mtp.*. One can run and draft what follows
+  // (model/transformer_mtp.cc): it reads the main model's hidden state after the final norm, or
+  // before it.
+  uint32_t mtp_layers = 0;
+  bool mtp_reads_normed = true;
+  bool mtp_runs = false;    // not of the model: whether it was loaded with its head
   std::vector<Rope> ropes;  // those that layers use, in the order of their first use
   std::vector<LayerConfig> layers;
   Warnings warnings;
@@ -200,6 +205,14 @@ struct ModelConfig {
 
   // Visits of layers in one forward pass, pass-major: visit v is of layer v % num_layers.
   uint32_t num_visits() const { return num_layers * num_loops; }
+  // Those that have a part of the KV cache: a head's layer comes after all others.
+  uint32_t num_cached_visits() const { return num_visits() + (mtp_runs ? 1 : 0); }
+  // A head's layer is as the model's layers with attention are.
+  const LayerConfig& LayerOfVisit(uint32_t visit) const;
+  // Whether a head is there that moewe can run.
+  bool HasMtpHead() const;
+  // A head has no row for the first position: nothing comes before it.
+  uint32_t FirstPosition(uint32_t visit) const { return visit < num_visits() ? 0 : 1; }
 
   bool operator==(const ModelConfig&) const = default;
 };

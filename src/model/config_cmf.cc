@@ -87,6 +87,7 @@ constexpr std::array<std::string_view, 12> kUnsupportedKeys = {"g3n",
 
 // A hidden_act of our own, which other readers refuse, and the object with its numbers.
 constexpr const char* kClampedSwiglu = "clamped_swiglu";
+constexpr const char* kMtpReadsNormed = "mtp_reads_normed";
 
 bool IsOff(const Json& value) {
   return (value.is_boolean() && !value.get<bool>()) ||
@@ -342,6 +343,9 @@ ModelConfig ConfigFromCmfHeader(const Json& header, const std::string& file) {
   ReadMoe(*arch, &config);
   if (const auto mtp = arch->Object("mtp")) {
     config.mtp_layers = mtp->Uint("num_layers", 0, kMaxLayers, 1);
+    // Existing files do not say it, and their runtime reads what the last layer gives.
+    const auto block = arch->Object("moewe");
+    config.mtp_reads_normed = block && block->Bool(kMtpReadsNormed, false);
   }
   const Rope global = GlobalRopeFromCmf(*arch, RotatedWidth(config));
   AssignRopes(global, LocalRopeFromCmf(*arch, RotatedWidth(config), global), &config);
@@ -397,6 +401,7 @@ Json ToCmfArch(const ModelConfig& config) {
   if (config.mtp_layers != 0) {
     arch["mtp"] = {
         {"num_layers", config.mtp_layers}, {"share_lm_head", true}, {"share_embed", true}};
+    if (config.mtp_reads_normed) moewe[kMtpReadsNormed] = true;
   }
   if (config.residual_multiplier != 1.0f) {
     moewe["residual_multiplier"] = ShortestDecimal(config.residual_multiplier);

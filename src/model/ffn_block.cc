@@ -26,14 +26,16 @@ std::vector<float> Gather(const std::vector<float>& all, const std::vector<uint3
 
 }  // namespace
 
-MoeBlock::MoeBlock(int visit, const ModelConfig& config, const Weights& all, const LayerMask& mask,
+MoeBlock::MoeBlock(int visit, const ModelConfig& config, const Weights& all,
+                   const LayerWeights& layer, const LayerMask& mask,
                    const formats::Checkpoint& checkpoint, bool verify, ExpertStream* stream,
                    MoeScratch* scratch)
     : visit_(visit),
       layer_(static_cast<uint32_t>(visit) % config.num_layers),
       config_(config),
       all_(all),
-      weights_(all.layers[layer_].moe),
+      layer_weights_(layer),
+      weights_(layer.moe),
       checkpoint_(checkpoint),
       stream_(stream),
       scratch_(*scratch),
@@ -195,7 +197,7 @@ void MoeBlock::Foresee(const Step& step) {
   float* input = scratch_.guess_input.Need(n * hidden);
   uint32_t* ids = scratch_.guess_ids.Need(2 * n * top_k_);
   float* weights = scratch_.guess_weights.Need(n * top_k_);
-  const std::vector<float>& norm = all_.layers[layer_].ffn_norm;
+  const std::vector<float>& norm = layer_weights_.ffn_norm;
   for (size_t row = 0; row < n; ++row) {
     kernels::RmsNorm(step.residual + row * hidden, norm.data(), config_.norm_weight_offset,
                      config_.rms_norm_eps, hidden, input + row * hidden);

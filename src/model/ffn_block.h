@@ -50,13 +50,12 @@ struct MoeScratch {
 
 class MoeBlock {
  public:
-  // The weights are those of layer `visit` % num_layers of `all`; `visit` is what observers are
-  // told. Everything must outlive the block. With a stream experts come from there, else from
-  // memory: then `verify` says that an expert's stored hashes are checked when a token first goes
-  // to it.
-  MoeBlock(int visit, const ModelConfig& config, const Weights& all, const LayerMask& mask,
-           const formats::Checkpoint& checkpoint, bool verify, ExpertStream* stream,
-           MoeScratch* scratch);
+  // `layer` is of `all`, and `visit` what observers are told. Everything must outlive the block.
+  // With a stream experts come from there, else from memory: then `verify` says that an expert's
+  // stored hashes are checked when a token first goes to it.
+  MoeBlock(int visit, const ModelConfig& config, const Weights& all, const LayerWeights& layer,
+           const LayerMask& mask, const formats::Checkpoint& checkpoint, bool verify,
+           ExpertStream* stream, MoeScratch* scratch);
 
   // The block that runs next, whose experts this one may foresee. Null = none.
   void SetNext(MoeBlock* next) { next_ = next; }
@@ -86,6 +85,7 @@ class MoeBlock {
   const uint32_t layer_;
   const ModelConfig& config_;
   const Weights& all_;
+  const LayerWeights& layer_weights_;
   const MoeWeights& weights_;
   const formats::Checkpoint& checkpoint_;
   ExpertStream* const stream_;

@@ -104,8 +104,8 @@ KvPool::KvPool(const ModelConfig& config, KvType type, size_t max_blocks, size_t
                      {}}) {
   size_t offset = 0;
   size_t state = 0;
-  for (uint32_t visit = 0; visit < config.num_visits(); ++visit) {
-    const LayerConfig& layer = config.layers[visit % config.num_layers];
+  for (uint32_t visit = 0; visit < config.num_cached_visits(); ++visit) {
+    const LayerConfig& layer = config.LayerOfVisit(visit);
     const auto rows = config.CachedBy(layer);
     const size_t key_bytes = RowsBytes(rows.key_width, type);
     const size_t value_bytes = RowsBytes(rows.value_width, type);
@@ -122,12 +122,12 @@ KvType KvPool::type() const { return impl_->type; }
 
 uint64_t KvPool::BytesPerBlock(const ModelConfig& config, KvType type) {
   uint64_t bytes = 0;
-  for (const LayerConfig& layer : config.layers) {
-    const auto rows = config.CachedBy(layer);
+  for (uint32_t visit = 0; visit < config.num_cached_visits(); ++visit) {
+    const auto rows = config.CachedBy(config.LayerOfVisit(visit));
     bytes +=
         rows.heads * uint64_t{RowsBytes(rows.key_width, type) + RowsBytes(rows.value_width, type)};
   }
-  return WholeLines(bytes * config.num_loops);
+  return WholeLines(bytes);
 }
 
 size_t KvPool::max_blocks() const { return impl_->blocks.max(); }
@@ -227,6 +227,9 @@ Sequence::Sequence(Sequence&& other) noexcept
       next_(std::exchange(other.next_, std::nullopt)),
       inside_(std::exchange(other.inside_, std::nullopt)),
       rows_inside_(std::exchange(other.rows_inside_, 0)),
+      hidden_(std::exchange(other.hidden_, {})),
+      hidden_from_(other.hidden_from_),
+      hidden_width_(other.hidden_width_),
       length_(std::exchange(other.length_, 0)) {}
 
 Sequence& Sequence::operator=(Sequence&& other) noexcept {
@@ -236,6 +239,9 @@ Sequence& Sequence::operator=(Sequence&& other) noexcept {
   std::swap(next_, other.next_);
   std::swap(inside_, other.inside_);
   std::swap(rows_inside_, other.rows_inside_);
+  std::swap(hidden_, other.hidden_);
+  std::swap(hidden_from_, other.hidden_from_);
+  std::swap(hidden_width_, other.hidden_width_);
   std::swap(length_, other.length_);
   return *this;
 }
@@ -321,8 +327,7 @@ void Sequence::MakeRoomForState() {
 }
 
 bool Sequence::KeepInside(size_t rows) {
-  if (!pool_->recurrent()) return true;
-  if (!inside_) {
+  if (pool_->recurrent() && !inside_) {
     MakeRoomForState();
     if (pool_->free_states() == 0) return false;
     inside_ = pool_->AllocateState();
@@ -336,6 +341,18 @@ const float* Sequence::State(int layer) const {
 }
 
 float* Sequence::NextState(int layer) const { return pool_->State(*next_, layer); }
+
+void Sequence::KeepHidden(size_t first, std::span<const float> rows, size_t width) {
+  hidden_.assign(rows.begin(), rows.end());
+  hidden_from_ = first;
+  hidden_width_ = width;
+}
+
+const float* Sequence::HiddenAt(size_t position) const {
+  if (position < hidden_from_ || position >= length_) return nullptr;
+  const size_t at = (position - hidden_from_) * hidden_width_;
+  return at < hidden_.size() ? hidden_.data() + at : nullptr;
+}
 
 float* Sequence::StateInside(int layer) const { return pool_->State(*inside_, layer); }
 
@@ -378,13 +395,14 @@ void Sequence::Reserve(size_t n) {
 
 void Sequence::Commit(size_t n) {
   const size_t before = std::exchange(length_, length_ + n);
+  const size_t rows_inside = std::exchange(rows_inside_, 0);
   if (n == 0 || !pool_->recurrent()) return;
   // States after parts of a prompt stay: another prompt may begin like it. Those after single
   // tokens go, and of too many the oldest but one: what all begin with is likely to be the first.
   ReleaseFleeting(states_.size());
   if (states_.size() + kStatesToRun > kStatesPerSequence) Release(states_.begin() + 1);
-  if (inside_ && rows_inside_ < n) {
-    states_.push_back({before + rows_inside_, *inside_, false});
+  if (inside_ && rows_inside < n) {
+    states_.push_back({before + rows_inside, *inside_, false});
   } else if (inside_) {
     pool_->ReleaseState(*inside_);
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -112,8 +113,9 @@ class Sequence {
   // were only kept to go back to); length is unchanged. When the pool has too few blocks or states
   // it throws Error{kOutOfBudget} and takes no block.
   void Reserve(size_t n);
-  // Of the step that is reserved: after its first `rows` positions a state is kept as well, so that
-  // the sequence can go back there. False if none is free; nothing to do without recurrent layers.
+  // Of the step that is reserved: the sequence may go back to any position from its first `rows`
+  // on, or at least, with recurrent layers, to there: a state is kept then as well. False if none
+  // is free.
   bool KeepInside(size_t rows);
   // Counts n reserved positions as filled: the model calls it when a step is complete.
   void Commit(size_t n);
@@ -128,8 +130,13 @@ class Sequence {
   float* NextState(int layer) const;
   // Where it also writes the one after its first `rows_inside` positions, unless these are 0 or
   // all of them.
-  size_t rows_inside() const { return inside_ ? rows_inside_ : 0; }
+  size_t rows_inside() const { return rows_inside_; }
   float* StateInside(int layer) const;
+
+  // What a prediction head reads: hidden states [width] of the last step's positions from `first`
+  // on, at least of all that the sequence can end with. Null: not known, as after a Fork.
+  void KeepHidden(size_t first, std::span<const float> rows, size_t width);
+  const float* HiddenAt(size_t position) const;
 
  private:
   struct Kept {
@@ -146,7 +153,9 @@ class Sequence {
   std::vector<BlockId> blocks_;
   std::vector<Kept> states_;  // ascending; the last one is that after length_, if length_ > 0
   std::optional<StateId> next_, inside_;
-  size_t rows_inside_ = 0;  // positions of the step before inside_
+  size_t rows_inside_ = 0;  // what KeepInside said of the step that is reserved
+  std::vector<float> hidden_;
+  size_t hidden_from_ = 0, hidden_width_ = 0;
   size_t length_ = 0;
 };
 

@@ -11,6 +11,13 @@
 
 namespace moewe::model::roles {
 
+// Of a prediction head; its layer's tensors are behind "layers.0.".
+inline constexpr std::string_view kMtp = "model.mtp.";
+inline constexpr std::string_view kMtpJoin = "eh_proj.weight";
+inline constexpr std::string_view kMtpEmbedNorm = "enorm.weight";
+inline constexpr std::string_view kMtpHiddenNorm = "hnorm.weight";
+inline constexpr std::string_view kMtpNorm = "norm.weight";
+
 inline constexpr std::string_view kInputNorm = "input_layernorm.weight";
 inline constexpr std::string_view kPostAttentionNorm = "post_attention_layernorm.weight";
 inline constexpr std::string_view kPreFfnNorm = "pre_feedforward_layernorm.weight";

@@ -30,7 +30,7 @@ MlaBlock::MlaBlock(int visit, const ModelConfig& config, const MlaWeights& weigh
                    const LayerMask& mask, MlaScratch* scratch)
     : visit_(visit),
       config_(config),
-      shape_(config.layers[static_cast<size_t>(visit) % config.num_layers]),
+      shape_(config.LayerOfVisit(static_cast<uint32_t>(visit))),
       mla_(config.mla),
       weights_(weights),
       scratch_(*scratch),
@@ -181,7 +181,9 @@ void MlaBlock::AttendHeads(const Step& step, size_t row, size_t first) {
     q[i] = latent;
     mix[i] = latent_mix_ + (row * shape_.num_heads + head) * rank;
   }
-  kernels::Attend(params, {q.data(), count}, latents, latents, 0, size_t{place.position} + 1,
+  const size_t begin =
+      std::min(config_.FirstPosition(static_cast<uint32_t>(visit_)), place.position);
+  kernels::Attend(params, {q.data(), count}, latents, latents, begin, size_t{place.position} + 1,
                   mix.data());
   for (size_t i = 0; i < count; ++i) {
     const size_t head = heads_[first + i];

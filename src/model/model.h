@@ -56,6 +56,8 @@ struct StreamStats {
 
 struct LoadOptions {
   kernels::Activations activations = kernels::Activations::kInt8;
+  // Its prediction head, if it has one, shall draft (Model::Draft). Not where experts are streamed.
+  bool draft_head = false;
   // A task mask of the file; "none" = no mask; empty = the one that belongs to the skills, else the
   // file's default_task, if it names a mask.
   std::string task;
@@ -138,6 +140,17 @@ class Model {
   // expert that can't be read. Chunks may be empty; a sequence may appear once.
   virtual void Forward(std::span<const SequenceChunk> chunks, std::vector<float>* logits,
                        ForwardObserver* observer = nullptr) = 0;
+
+  // Whether the model was loaded with a prediction head.
+  virtual bool has_draft_head() const { return false; }
+  // What the head takes for the tokens behind `token`, which is the next one of a sequence with
+  // room for it and all of `out` reserved. Returns how many it wrote: none where the state that it
+  // begins with is not kept, as in a fork before its first step. `logits`, if not null, gets those
+  // of every draft. The sequence is as it was. Throws Error{kHashMismatch}.
+  virtual size_t Draft(Sequence* /*sequence*/, TokenId /*token*/, std::span<TokenId> /*out*/,
+                       std::vector<float>* /*logits*/ = nullptr) {
+    return 0;
+  }
 };
 
 }  // namespace moewe::model

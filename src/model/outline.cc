@@ -31,6 +31,7 @@ ModelOutline::ModelOutline(std::shared_ptr<const formats::Checkpoint> checkpoint
     : checkpoint_(std::move(checkpoint)), skilled_(checkpoint_) {
   RefuseStandaloneSkill(*checkpoint_);
   config_ = ReadConfig(*checkpoint_);
+  config_.mtp_runs = options.draft_head && !options.stream && config_.HasMtpHead();
   if (!options.skills.empty()) {
     const SkillOptions how{
         .check_hashes = false, .blend_limit = options.blend_limit, .compute_blend = false};

@@ -72,26 +72,32 @@ Transformer::Transformer(std::shared_ptr<const formats::Checkpoint> checkpoint, 
   static const LayerMask kWhole;
   visits_.reserve(config_.num_visits());
   for (uint32_t i = 0; i < config_.num_visits(); ++i) {
-    const LayerWeights& layer = weights_.layers[i % config_.num_layers];
     const LayerMask& masked = mask_.visits.empty() ? kWhole : mask_.visits[i];
-    const int visit = static_cast<int>(i);
-    Mixer mixer = MakeMixer(visit, layer, masked);
-    if (layer.is_moe) {
-      visits_.push_back({&layer, masked.live, std::move(mixer),
-                         MoeBlock(visit, config_, weights_, masked, *checkpoint_, verify_experts,
-                                  stream_.get(), &moe_scratch_)});
-    } else {
-      visits_.push_back(
-          {&layer, masked.live, std::move(mixer), DenseFfnBlock(config_, layer.ffn, masked)});
-    }
+    visits_.push_back(MakeLayer(static_cast<int>(i), weights_.layers[i % config_.num_layers],
+                                masked, verify_experts));
+  }
+  if (weights_.mtp) {
+    mtp_.emplace(MakeLayer(static_cast<int>(config_.num_visits()), weights_.mtp->layer, kWhole,
+                           verify_experts));
   }
   LinkBlocks();
   for (const Rope& rope : config_.ropes) ropes_.emplace_back(&rope);
 }
 
+Transformer::Layer Transformer::MakeLayer(int visit, const LayerWeights& weights,
+                                          const LayerMask& masked, bool verify_experts) {
+  Mixer mixer = MakeMixer(visit, weights, masked);
+  if (!weights.is_moe) {
+    return {&weights, masked.live, std::move(mixer), DenseFfnBlock(config_, weights.ffn, masked)};
+  }
+  return {&weights, masked.live, std::move(mixer),
+          MoeBlock(visit, config_, weights_, weights, masked, *checkpoint_, verify_experts,
+                   stream_.get(), &moe_scratch_)};
+}
+
 Transformer::Mixer Transformer::MakeMixer(int visit, const LayerWeights& layer,
                                           const LayerMask& masked) {
-  switch (config_.layers[static_cast<size_t>(visit) % config_.num_layers].mixer) {
+  switch (config_.LayerOfVisit(static_cast<uint32_t>(visit)).mixer) {
     case MixerKind::kMla:
       return MlaBlock(visit, config_, layer.mla, masked, &mla_scratch_);
     case MixerKind::kGatedDeltaNet:
@@ -144,8 +150,9 @@ void Transformer::Forward(std::span<const SequenceChunk> chunks, std::vector<flo
     if (config_.loop_final_norm && i > 0 && i % config_.num_layers == 0) {
       Norm(hidden_, weights_.final_norm, rows_.size(), hidden_);
     }
-    RunLayer(static_cast<int>(i), step);
+    RunLayer(visits_[i], static_cast<int>(i), step, hidden_);
   }
+  if (mtp_) FeedMtp(chunks, step);
   Head(chunks, step, logits);
   for (const SequenceChunk& chunk : chunks) chunk.sequence->Commit(chunk.tokens.size());
 }
@@ -180,6 +187,10 @@ void Transformer::Prepare(std::span<const SequenceChunk> chunks) {
     }
   }
   first_rows_.push_back(rows_.size());
+  PrepareRows();
+}
+
+void Transformer::PrepareRows() {
   const size_t n = rows_.size();
   hidden_ = hidden_scratch_.Need(n * config_.hidden_size);
   normed_ = normed_scratch_.Need(n * config_.hidden_size);
@@ -195,45 +206,46 @@ void Transformer::Embed(std::span<const SequenceChunk> chunks) {
   ForRows(compute_.pool(), rows_.size(), [&](size_t row) {
     const SequenceChunk& chunk = chunks[rows_[row].chunk];
     const TokenId token = chunk.tokens[rows_[row].position - chunk.sequence->length()];
-    float* out = hidden_ + row * hidden;
-    kernels::Compute::DecodeRow(weights_.embed, static_cast<uint64_t>(token), out);
-    if (config_.embed_multiplier != 1.0f) {
-      for (size_t i = 0; i < hidden; ++i) out[i] *= config_.embed_multiplier;
-    }
+    EmbedToken(token, hidden_ + row * hidden);
   });
 }
 
-void Transformer::RunLayer(int visit, const Step& step) {
-  Layer& layer = visits_[static_cast<size_t>(visit)];
+void Transformer::EmbedToken(TokenId token, float* out) const {
+  kernels::Compute::DecodeRow(weights_.embed, static_cast<uint64_t>(token), out);
+  if (config_.embed_multiplier == 1.0f) return;
+  for (size_t i = 0; i < config_.hidden_size; ++i) out[i] *= config_.embed_multiplier;
+}
+
+void Transformer::RunLayer(Layer& layer, int visit, const Step& step, float* hidden) {
   const size_t n = rows_.size();
   ForwardObserver* observer = step.observer;
   if (!layer.live) {
-    if (observer != nullptr) observer->OnHidden(visit, hidden_, n);
+    if (observer != nullptr) observer->OnHidden(visit, hidden, n);
     return;
   }
 
   if (auto* moe = std::get_if<MoeBlock>(&layer.ffn)) moe->Foresee(step);
-  Norm(hidden_, layer.weights->attention_norm, n, normed_);
+  Norm(hidden, layer.weights->attention_norm, n, normed_);
   std::visit([&](auto& block) { block.Run(step, normed_, branch_); }, layer.mixer);
   if (observer != nullptr) observer->OnAttention(visit, branch_, n);
-  AddBranch(layer.weights->attention_post_norm);
+  AddBranch(layer.weights->attention_post_norm, hidden);
 
-  Norm(hidden_, layer.weights->ffn_norm, n, normed_);
+  Norm(hidden, layer.weights->ffn_norm, n, normed_);
   std::visit([&](auto& block) { block.Run(step, normed_, branch_); }, layer.ffn);
   if (observer != nullptr) observer->OnFfn(visit, branch_, n);
-  AddBranch(layer.weights->ffn_post_norm);
-  if (observer != nullptr) observer->OnHidden(visit, hidden_, n);
+  AddBranch(layer.weights->ffn_post_norm, hidden);
+  if (observer != nullptr) observer->OnHidden(visit, hidden, n);
 }
 
-void Transformer::AddBranch(const std::vector<float>& post_norm) {
-  const size_t hidden = config_.hidden_size;
+void Transformer::AddBranch(const std::vector<float>& post_norm, float* hidden) {
+  const size_t width = config_.hidden_size;
   ForRows(compute_.pool(), rows_.size(), [&](size_t row) {
-    float* branch = branch_ + row * hidden;
+    float* branch = branch_ + row * width;
     if (!post_norm.empty()) {
       kernels::RmsNorm(branch, post_norm.data(), config_.norm_weight_offset, config_.rms_norm_eps,
-                       hidden, branch);
+                       width, branch);
     }
-    kernels::AddScaled(hidden_ + row * hidden, branch, config_.residual_multiplier, hidden);
+    kernels::AddScaled(hidden + row * width, branch, config_.residual_multiplier, width);
   });
 }
 

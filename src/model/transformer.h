@@ -59,6 +59,9 @@ class Transformer : public Model {
 
   void Forward(std::span<const SequenceChunk> chunks, std::vector<float>* logits,
                ForwardObserver* observer) override;
+  bool has_draft_head() const override { return weights_.mtp.has_value(); }
+  size_t Draft(Sequence* sequence, TokenId token, std::span<TokenId> out,
+               std::vector<float>* logits) override;
 
  private:
   using Mixer = std::variant<AttentionBlock, MlaBlock, LinearBlock, ShortConvBlock>;
@@ -71,15 +74,24 @@ class Transformer : public Model {
   };
 
   Mixer MakeMixer(int visit, const LayerWeights& layer, const LayerMask& masked);
+  Layer MakeLayer(int visit, const LayerWeights& weights, const LayerMask& masked,
+                  bool verify_experts);
   void Check(std::span<const SequenceChunk> chunks) const;
   // Rows, sequences and rope tables of the batch; room in the sequences.
   void Prepare(std::span<const SequenceChunk> chunks);
+  void PrepareRows();  // scratch and rope tables of rows_
   void Embed(std::span<const SequenceChunk> chunks);
-  void RunLayer(int visit, const Step& step);
-  // x += multiplier * norm(branch)
-  void AddBranch(const std::vector<float>& post_norm);
+  void EmbedToken(TokenId token, float* out) const;
+  void RunLayer(Layer& layer, int visit, const Step& step, float* hidden);
+  // hidden += multiplier * norm(branch)
+  void AddBranch(const std::vector<float>& post_norm, float* hidden);
   void Norm(const float* x, const std::vector<float>& weight, size_t rows, float* out);
   void Head(std::span<const SequenceChunk> chunks, const Step& step, std::vector<float>* logits);
+
+  // The prediction head (transformer_mtp.cc).
+  void FeedMtp(std::span<const SequenceChunk> chunks, const Step& step);
+  // joined_ row `row`: the token's embedding and a hidden state (null = zeros), both normed.
+  void JoinRow(size_t row, TokenId token, const float* hidden);
 
   void LinkBlocks();
 
@@ -98,6 +110,7 @@ class Transformer : public Model {
   ShortConvScratch short_conv_scratch_;
   MoeScratch moe_scratch_;
   std::vector<Layer> visits_;  // pass-major, num_loops * num_layers
+  std::optional<Layer> mtp_;   // of ModelConfig::mtp_runs
 
   // Of the step that runs.
   std::vector<StepRow> rows_;
@@ -105,6 +118,8 @@ class Transformer : public Model {
   std::vector<size_t> first_rows_;
   std::vector<RopeTable> ropes_;
   Scratch<float> hidden_scratch_, normed_scratch_, branch_scratch_;
+  Scratch<float> joined_scratch_, mtp_hidden_scratch_, mtp_logits_;
+  float* joined_ = nullptr;  // [rows, 2 * hidden]
   float* hidden_ = nullptr;  // [rows, hidden]: the residual stream
   float* normed_ = nullptr;
   float* branch_ = nullptr;

@@ -63,7 +63,10 @@ class Binder {
           "lacks it");
     }
     out_.layers.resize(config_.num_layers);
-    for (uint32_t i = 0; i < config_.num_layers; ++i) BindLayer(i);
+    for (uint32_t i = 0; i < config_.num_layers; ++i) {
+      BindLayer(fmt::format("model.layers.{}.", i), config_.layers[i], &out_.layers[i]);
+    }
+    if (config_.mtp_runs) BindMtp();
     CheckExpertCount();
     RefuseUnknownTensors();
     CountBytes();
@@ -175,9 +178,19 @@ class Binder {
 
   // --- a layer ---
 
-  void BindLayer(uint32_t i) {
-    LayerWeights& layer = out_.layers[i];
-    const std::string prefix = fmt::format("model.layers.{}.", i);
+  void BindMtp() {
+    const uint64_t hidden = config_.hidden_size;
+    MtpWeights& mtp = out_.mtp.emplace();
+    mtp.join = BindMatrix(Named(roles::kMtp, roles::kMtpJoin), hidden, 2 * hidden);
+    mtp.embed_norm = BindVector(Named(roles::kMtp, roles::kMtpEmbedNorm), hidden);
+    mtp.hidden_norm = BindVector(Named(roles::kMtp, roles::kMtpHiddenNorm), hidden);
+    mtp.norm = BindVector(Named(roles::kMtp, roles::kMtpNorm), hidden);
+    BindLayer(Named(roles::kMtp, "layers.0."), config_.LayerOfVisit(config_.num_visits()),
+              &mtp.layer);
+  }
+
+  void BindLayer(const std::string& prefix, const LayerConfig& shape, LayerWeights* bound) {
+    LayerWeights& layer = *bound;
     const uint64_t hidden = config_.hidden_size;
     layer.attention_norm = BindVector(Named(prefix, roles::kInputNorm), hidden);
     // Families with norms on both sides of a block call the one after attention "post_attention";
@@ -189,12 +202,12 @@ class Binder {
     } else {
       layer.ffn_norm = BindVector(Named(prefix, roles::kPostAttentionNorm), hidden);
     }
-    switch (config_.layers[i].mixer) {
+    switch (shape.mixer) {
       case MixerKind::kAttention:
-        BindAttention(prefix, config_.layers[i], &layer.attention);
+        BindAttention(prefix, shape, &layer.attention);
         break;
       case MixerKind::kMla:
-        BindMla(prefix, config_.layers[i], &layer.mla);
+        BindMla(prefix, shape, &layer.mla);
         break;
       case MixerKind::kGatedDeltaNet:
         BindGatedDeltaNet(prefix, &layer.linear);
@@ -214,7 +227,7 @@ class Binder {
     }
   }
 
-  static std::string Named(const std::string& prefix, std::string_view role) {
+  static std::string Named(std::string_view prefix, std::string_view role) {
     return std::string(prefix).append(role);
   }
 
@@ -497,7 +510,17 @@ class Binder {
       return size(f.gate) + size(f.up) + size(f.down);
     };
     const auto floats = [](const std::vector<float>& v) { return v.size() * sizeof(float); };
-    for (const LayerWeights& layer : out_.layers) {
+    std::vector<const LayerWeights*> layers;
+    for (const LayerWeights& layer : out_.layers) layers.push_back(&layer);
+    if (out_.mtp) {
+      layers.push_back(&out_.mtp->layer);
+      trunk += size(out_.mtp->join);
+      for (const auto* v : {&out_.mtp->embed_norm, &out_.mtp->hidden_norm, &out_.mtp->norm}) {
+        trunk += floats(*v);
+      }
+    }
+    for (const LayerWeights* of_layer : layers) {
+      const LayerWeights& layer = *of_layer;
       const AttentionWeights& a = layer.attention;
       trunk += size(a.q) + size(a.k) + size(a.v) + size(a.o) + size(a.output_gate);
       for (const Matrix* matrix : layer.mla.matrices()) trunk += size(*matrix);

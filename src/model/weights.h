@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "formats/checkpoint.h"
@@ -114,6 +115,14 @@ struct LayerWeights {
   MoeWeights moe;            // if is_moe
 };
 
+// A multi-token-prediction head (model/transformer_mtp.cc).
+struct MtpWeights {
+  std::vector<float> embed_norm, hidden_norm;  // [hidden]
+  kernels::Matrix join;                        // [hidden, 2 * hidden]: the embedding first
+  LayerWeights layer;
+  std::vector<float> norm;  // [hidden], before the model's own output head
+};
+
 // What a model does with a tensor.
 enum class TensorUse : uint8_t { kNone, kTrunk, kExpert };
 
@@ -124,6 +133,7 @@ struct Weights {
   kernels::Matrix lm_head;                   // [vocab, hidden]; the embedding itself if tied
   std::vector<float> final_norm;
   std::vector<LayerWeights> layers;
+  std::optional<MtpWeights> mtp;                  // of ModelConfig::mtp_runs
   std::vector<formats::HeldBytes> held;           // bytes of matrices that were made for this
   std::vector<std::vector<uint64_t>> row_starts;  // what Matrix::row_starts point at
   uint64_t bytes_total = 0;
