@@ -18,6 +18,10 @@
 namespace moewe::api {
 namespace {
 
+// The most that are drafted where gain decides: what follows is rarely right, or comes with the
+// next step.
+constexpr uint32_t kDraftsByGain = 8;
+
 model::LoadOptions LoadOptionsOf(const ModelOptions& options) {
   model::LoadOptions load;
   load.activations = options.activations == Activations::kF32 ? kernels::Activations::kF32
@@ -26,14 +30,11 @@ model::LoadOptions LoadOptionsOf(const ModelOptions& options) {
   load.verify = options.verify == Verify::kFull   ? model::Verify::kFull
                 : options.verify == Verify::kNone ? model::Verify::kNone
                                                   : model::Verify::kLazy;
+  load.draft_head = options.speculate.value_or(kDraftsByGain) > 0;
   return load;
 }
 
 constexpr const char* kAutoSkill = "auto";
-
-// The most that are drafted where gain decides: what follows is rarely right, or comes with the
-// next step.
-constexpr uint32_t kDraftsByGain = 8;
 
 void Check(const ModelOptions& options) {
   if (options.threads < 0 || options.threads > 1024) {
@@ -170,6 +171,13 @@ PlannedModel Plan(const std::string& path, const ModelOptions& options, bool to_
   }
   if (beside) request.beside = beside(*planned.model);
   planned.plan = model::PlanMemory(*planned.model, request);
+  if (planned.model->config().mtp_runs && planned.plan.draft_rows == 0) {
+    // Without room for drafts its head is not loaded.
+    planned.load.draft_head = false;
+    planned.model = std::make_unique<model::ModelOutline>(
+        planned.checkpoint, FirstLoad(planned.load, options), planned.threads.get());
+    planned.plan = model::PlanMemory(*planned.model, request);
+  }
   SetStream(planned.plan, planned.model->stored(), *planned.checkpoint, &planned.load);
   return planned;
 }

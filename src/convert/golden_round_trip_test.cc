@@ -21,11 +21,13 @@ namespace {
 using model::Model;
 using model::SequenceChunk;
 
+// Of all positions, and of a prediction head, if there is one.
 std::vector<float> Logits(const std::string& path, std::span<const model::TokenId> ids,
                           ThreadPool* threads) {
   model::LoadOptions options;
   options.activations = kernels::Activations::kF32;
   options.verify = model::Verify::kFull;
+  options.draft_head = true;
   const auto loaded = Model::Load(formats::OpenCheckpoint(path), options, threads);
   model::KvPool pool(loaded->config(), model::KvType::kF32, 4);
   model::Sequence sequence(&pool);
@@ -35,6 +37,11 @@ std::vector<float> Logits(const std::string& path, std::span<const model::TokenI
   chunk.logits = SequenceChunk::Logits::kAll;
   std::vector<float> logits;
   loaded->Forward({&chunk, 1}, &logits);
+  if (loaded->has_draft_head()) {
+    model::TokenId draft = 0;
+    sequence.Reserve(1);
+    EXPECT_EQ(loaded->Draft(&sequence, ids[0], {&draft, 1}, &logits), 1u);
+  }
   return logits;
 }
 

@@ -44,12 +44,13 @@ double StepTimes::extra() const { return extra_.value().value_or(kAssumedExtra);
 DraftLength::DraftLength() : patience_(kLeastPatience) {}
 
 size_t DraftLength::KindOf(size_t match) {
-  return match < 4 ? (match < 3 ? 0 : 1) : std::min<size_t>(kKinds - 1, match / 2);
+  if (match == kHead) return kKinds - 1;
+  return match < 4 ? (match < 3 ? 0 : 1) : std::min<size_t>(kKinds - 2, match / 2);
 }
 
 double DraftLength::Right(const Record& record, size_t kind) {
   // As if four had been compared before, so that the first ones do not decide alone.
-  constexpr std::array<double, kKinds> kAssumed = {0.4, 0.6, 0.7, 0.8, 0.9};
+  constexpr std::array<double, kKinds> kAssumed = {0.4, 0.6, 0.7, 0.8, 0.9, 0.7};
   constexpr double kWeight = 4.0;
   return (record.accepted + kWeight * kAssumed[kind]) / (record.compared + kWeight);
 }

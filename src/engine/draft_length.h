@@ -47,6 +47,9 @@ class DraftLength {
  public:
   DraftLength();
 
+  // The match of what a model's prediction head drafts.
+  static constexpr size_t kHead = ~size_t{0};
+
   // How many tokens of a draft with so long a match to check, at most `most`. Drafts that do not
   // pay are tried again from time to time; ever more rarely while they are wrong. `again`: those
   // that are right before a wrong one are computed again in the next step.
@@ -60,8 +63,8 @@ class DraftLength {
   static size_t Best(double right, double extra, size_t most, bool again);
 
  private:
-  // Matches of 2, 3, 4 and 5, 6 and 7, 8 and more tokens.
-  static constexpr size_t kKinds = 5;
+  // Matches of 2, 3, 4 and 5, 6 and 7, 8 and more tokens; a head's.
+  static constexpr size_t kKinds = 6;
   static size_t KindOf(size_t match);
 
   struct Record {

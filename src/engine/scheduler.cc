@@ -81,6 +81,7 @@ void Scheduler::Add(Request request, std::function<void(Result)> done) {
 bool Scheduler::Step() {
   DropCancelled();
   Admit();
+  step_began_ = Clock::now();
   Plan();
   if (!plan_.empty()) {
     ++steps_;
@@ -255,7 +256,6 @@ void Scheduler::Run(std::span<const Planned> plan) {
   chunks_.clear();
   for (const Planned& planned : plan) chunks_.push_back(planned.chunk);
   logits_.clear();
-  forward_began_ = Clock::now();
   try {
     model_->Forward(chunks_, &logits_);
   } catch (...) {

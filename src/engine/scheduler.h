@@ -8,7 +8,8 @@
 // back into the queue and is computed again later; only a request that does not fit alone ends with
 // Error{kOutOfBudget}.
 //
-// A step that decodes may check drafted tokens beside the next one (engine/drafter.h): then it
+// A step that decodes may check drafted tokens beside the next one (engine/drafter.h; a model's
+// prediction head knows more than a short match): then it
 // gives several tokens of a request at once. Not where experts are streamed (each token more reads
 // more of them from the disk, which is what the step waits for), while a prompt is computed in the
 // same step, or with more than a few requests, whose tokens fill a step without drafts.
@@ -110,6 +111,7 @@ class Scheduler {
   size_t DraftsOfStep() const;
   size_t AddDrafts(Task& task, size_t most);
   bool KeepsState(model::Sequence& sequence, size_t rows);
+  size_t DraftByHead(model::Sequence& sequence, TokenId token, std::span<TokenId> out);
   bool MakeRoom(Task& task, size_t n);
   void StepBack(Task& task);
   void Run(std::span<const Planned> plan);
@@ -129,6 +131,7 @@ class Scheduler {
   std::deque<std::unique_ptr<Task>> waiting_;
   std::vector<std::unique_ptr<Task>> running_;  // in the order of admission
   const bool can_draft_;
+  bool head_failed_ = false;
   StepTimes step_times_;
   uint64_t steps_ = 0, computed_tokens_ = 0, preemptions_ = 0;
   uint64_t drafted_tokens_ = 0, accepted_tokens_ = 0;
@@ -136,7 +139,7 @@ class Scheduler {
   std::vector<Planned> plan_;
   std::vector<model::SequenceChunk> chunks_;
   std::vector<float> logits_;
-  Clock::time_point forward_began_;
+  Clock::time_point step_began_;  // with the making of drafts
 };
 
 }  // namespace moewe::engine

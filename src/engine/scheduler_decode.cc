@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "base/log.h"
 #include "engine/prompt_lookup.h"
 #include "engine/scheduler_task.h"
 
@@ -13,6 +14,9 @@ namespace {
 
 // Requests that draft side by side at most. More of them make a step's rows many without drafts.
 constexpr size_t kMostDrafting = 4;
+
+// Of a prompt lookup: so many tokens that were the same speak for what followed more than a head.
+constexpr size_t kSureMatch = 6;
 
 }  // namespace
 
@@ -55,7 +59,11 @@ size_t Scheduler::AddDrafts(Task& task, size_t most) {
   task.drafted.assign(certain.begin(), certain.end());
   task.drafted.resize(certain.size() + most);
   const std::span<TokenId> drafted = std::span(task.drafted).last(most);
-  const Draft draft = task.drafter->Propose(task.tokens, drafted);
+  Draft draft = task.drafter->Propose(task.tokens, drafted);
+  // A head knows more than a short match. It reads the state before the one pending token.
+  const bool by_head =
+      model_->has_draft_head() && certain.size() == 1 && draft.match < kSureMatch && !head_failed_;
+  if (by_head) draft = {most, DraftLength::kHead};
   size_t n = std::min(draft.length, most);
   if (n > 0 && options_.drafts_by_gain) {
     n = task.draft_length.Choose(step_times_, draft.match, n, pool_.recurrent());
@@ -66,9 +74,21 @@ size_t Scheduler::AddDrafts(Task& task, size_t most) {
   while (n > 0 && needed(n) > needed(0) && needed(n) + running_.size() > pool_.free_blocks()) --n;
   if (n == 0 || !KeepsState(sequence, certain.size())) return 0;
   sequence.Reserve(certain.size() + n);
+  if (by_head) n = DraftByHead(sequence, certain.back(), drafted.first(n));
   task.draft_match = draft.match;
   task.drafted.resize(certain.size() + n);
   return n;
+}
+
+size_t Scheduler::DraftByHead(model::Sequence& sequence, TokenId token, std::span<TokenId> out) {
+  try {
+    return model_->Draft(&sequence, token, out);
+  } catch (...) {
+    // No request needs the head: its fault, a wrong hash say, is said once and costs drafts only.
+    head_failed_ = true;
+    LogWarning(std::string("the prediction head drafts nothing more: ") + CurrentError().what());
+    return 0;
+  }
 }
 
 // Draws tokens from the rows in order, as steps of one token each would: every row is what the
@@ -120,7 +140,7 @@ void Scheduler::NoteStep(const Planned& planned, size_t accepted, bool ended) {
   const size_t rows = planned.chunk.tokens.size();
   const size_t drafts = planned.drafts.size();
   if (rows != 1 + planned.task->again + drafts) return;  // computed again after it stepped back
-  const double seconds = Seconds(forward_began_, Clock::now());
+  const double seconds = Seconds(step_began_, Clock::now());
   DraftStats& stats = planned.task->result.drafts;
   stats.drafted += drafts;
   stats.accepted += accepted;

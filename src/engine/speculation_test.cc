@@ -192,6 +192,108 @@ INSTANTIATE_TEST_SUITE_P(
                     DraftedModel{"demo", paths::DemoModel()}),
     [](const auto& test) { return std::string(test.param.name); });
 
+// Heads of models that were never trained, which are nearly always wrong: no answer depends on
+// them, whatever runs beside, steps back or was there before.
+class HeadDrafts : public testing::TestWithParam<const char*> {};
+
+TEST_P(HeadDrafts, ChangeNoAnswer) {
+  for (const kernels::Activations activations :
+       {kernels::Activations::kF32, kernels::Activations::kInt8}) {
+    TestModel plain(GoldenModel(GetParam()), activations, 2);
+    TestModel test(GoldenModel(GetParam()), activations, 2, /*draft_head=*/true);
+    ASSERT_TRUE(test.model->has_draft_head());
+    const Answers expected = AnswerAll(plain, NoDrafts(), Requests());
+    for (const bool together : {false, true}) {
+      for (const uint32_t chunk : {7u, 256u}) {
+        for (const size_t rows : {1u, 4u}) {
+          SCOPED_TRACE(std::to_string(rows) + (together ? " together" : ""));
+          SchedulerOptions options = Drafting(rows);
+          options.chunk = chunk;
+          options.reuse_prefixes = together;
+          const Answers outcome = AnswerAll(test, options, Requests(), together);
+          ExpectSameAnswers(outcome, expected);
+          EXPECT_GT(outcome.stats.drafted_tokens, 25u);
+        }
+      }
+      SchedulerOptions by_gain = Drafting(8);
+      by_gain.drafts_by_gain = true;
+      ExpectSameAnswers(AnswerAll(test, by_gain, Requests(), together), expected);
+    }
+  }
+}
+
+TEST_P(HeadDrafts, GoOnAfterAnswersThatShareABeginning) {
+  TestModel test(GoldenModel(GetParam()), kernels::Activations::kF32, 2, /*draft_head=*/true);
+  SchedulerOptions options = Drafting(3);
+  options.reuse_prefixes = true;
+  Scheduler scheduler(test.model.get(), nullptr, options);
+  std::vector<TokenId> prompt = Repetitive(40, 3);
+  for (int turn = 0; turn < 4; ++turn) {
+    const Request request = Ask(prompt, 20);
+    Result result;
+    scheduler.Add(request, [&](Result r) { result = std::move(r); });
+    while (scheduler.Step()) continue;
+    EXPECT_EQ(result.ids, AnswerAll(test, NoDrafts(), {request}).results[0].ids);
+    EXPECT_GT(result.drafts.drafted, 10u);
+    EXPECT_EQ(result.reused_tokens > 0, turn > 0);
+    if (turn % 2 == 0) prompt.insert(prompt.end(), result.ids.begin(), result.ids.end());
+    prompt.push_back(7 + turn);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, HeadDrafts,
+                         testing::Values("qwen3_next", "qwen3_5", "qwen3_5_moe", "deepseek_v3"),
+                         [](const auto& test) { return std::string(test.param); });
+
+// A head that always knows: every step gives one token more than without.
+TEST(SpeculationSteps, AHeadThatIsRightSparesSteps) {
+  // Repeats the token that it reads.
+  class Echo : public WatchedModel {
+   public:
+    using WatchedModel::WatchedModel;
+    bool has_draft_head() const override { return true; }
+    size_t Draft(model::Sequence*, TokenId token, std::span<TokenId> out,
+                 std::vector<float>*) override {
+      std::ranges::fill(out, token);
+      return out.size();
+    }
+  };
+  TestModel test(GoldenModel("qwen3_moe"));
+  Echo echo(test.model.get());
+  SchedulerOptions options = Drafting(2);
+  Request request = Ask({5, 9, 11}, 30);
+  request.sampling.logit_bias = {{42, 1e6f}};  // an answer of one token, over and over
+  Scheduler scheduler(&echo, nullptr, options);
+  Result result;
+  scheduler.Add(request, [&](Result r) { result = std::move(r); });
+  while (scheduler.Step()) continue;
+  EXPECT_EQ(result.ids, std::vector<TokenId>(30, 42));
+  EXPECT_EQ(result.drafts.accepted, result.drafts.drafted);
+  EXPECT_EQ(result.drafts.steps, 10u);  // three tokens each, the last one two
+}
+
+// A head's fault is said, and costs drafts only.
+TEST(SpeculationSteps, AHeadThatFailsDraftsNoMore) {
+  class Broken : public WatchedModel {
+   public:
+    using WatchedModel::WatchedModel;
+    bool has_draft_head() const override { return true; }
+    size_t Draft(model::Sequence*, TokenId, std::span<TokenId>, std::vector<float>*) override {
+      ++drafts;
+      throw Error(ErrorCode::kHashMismatch, "an expert of the head");
+    }
+  };
+  TestModel test(GoldenModel("qwen3_moe"));
+  Broken broken(test.model.get());
+  Scheduler scheduler(&broken, nullptr, Drafting(2));
+  const Request request = Ask({5, 9, 11}, 30);
+  Result result;
+  scheduler.Add(request, [&](Result r) { result = std::move(r); });
+  while (scheduler.Step()) continue;
+  EXPECT_EQ(result.ids, AnswerAll(test, NoDrafts(), {request}).results[0].ids);
+  EXPECT_EQ(broken.drafts, 1u);
+}
+
 // What is right is taken, as many tokens a step as there are.
 class RightDrafts : public testing::TestWithParam<const char*> {};
 

@@ -21,11 +21,12 @@ namespace moewe::engine {
 struct TestModel {
   explicit TestModel(const std::string& path,
                      kernels::Activations activations = kernels::Activations::kF32,
-                     int num_threads = 1)
+                     int num_threads = 1, bool draft_head = false)
       : threads(num_threads), checkpoint(formats::OpenCheckpoint(path)) {
     model::LoadOptions options;
     options.activations = activations;
     options.task = "none";
+    options.draft_head = draft_head;
     model = model::Model::Load(checkpoint, options, &threads);
     if (!checkpoint->tokenizer_json().empty()) {
       tokenizer = text::Tokenizer::FromJson(checkpoint->tokenizer_json(), path);
@@ -52,6 +53,12 @@ class WatchedModel : public model::Model {
   std::span<const formats::TensorView> tensors() const override { return inner_->tensors(); }
   std::optional<model::StreamStats> stream_stats() const override { return inner_->stream_stats(); }
   Bytes stream_memory() const override { return inner_->stream_memory(); }
+  bool has_draft_head() const override { return inner_->has_draft_head(); }
+  size_t Draft(model::Sequence* sequence, TokenId token, std::span<TokenId> out,
+               std::vector<float>* logits) override {
+    ++drafts;
+    return inner_->Draft(sequence, token, out, logits);
+  }
 
   void Forward(std::span<const model::SequenceChunk> chunks, std::vector<float>* logits,
                model::ForwardObserver* observer) override {
@@ -85,6 +92,7 @@ class WatchedModel : public model::Model {
   std::function<void(const model::SequenceChunk&, std::span<float> row)> after;
   std::vector<std::vector<float>> rows;
   size_t widest = 0;
+  size_t drafts = 0;  // times that the head was asked
 
  private:
   model::Model* inner_;

@@ -60,6 +60,8 @@ uint64_t ActivationBytes(const ModelOutline& model, size_t rows, size_t logit_ro
     if (moe.shared_intermediate_size != 0) floats += hidden;
   }
   floats += ffn;
+  // A prediction head reads an embedding and a state, and gives a state.
+  if (config.mtp_runs) floats += 3 * hidden;
   return sizeof(float) * (rows * floats + logit_rows * config.vocab_size + mla_once);
 }
 
@@ -117,6 +119,10 @@ class Planner {
     plan->states = StatesFor(sequences, plan->draft_rows > 0) * KvPool::BytesPerState(config_);
     plan->activations =
         ActivationBytes(model_, rows, std::min(request_.logit_rows + plan->draft_rows, rows));
+    if (config_.mtp_runs) {
+      const uint64_t kept = sequences * (1 + plan->draft_rows) * config_.hidden_size;
+      plan->activations += sizeof(float) * (kept + config_.vocab_size);
+    }
     if (request_.router != nullptr) {
       plan->skills += ActivationBytes(*request_.router, plan->chunk, 0) +
                       kStatesPerSequence * KvPool::BytesPerState(request_.router->config());

@@ -16,9 +16,10 @@ namespace moewe::model {
 namespace {
 
 struct Subject {
-  explicit Subject(const std::string& folder) : threads(1) {
-    model =
-        std::make_unique<ModelOutline>(formats::OpenCheckpoint(folder), LoadOptions{}, &threads);
+  explicit Subject(const std::string& folder, bool draft_head = false) : threads(1) {
+    LoadOptions options;
+    options.draft_head = draft_head;
+    model = std::make_unique<ModelOutline>(formats::OpenCheckpoint(folder), options, &threads);
   }
   ThreadPool threads;
   std::unique_ptr<ModelOutline> model;
@@ -123,6 +124,32 @@ TEST(MemoryPlan, DraftsOfRecurrentLayersTakeAStateMore) {
   EXPECT_EQ(PlanMemory(*hybrid.model, request).states, 3 * kStatesPerSequence * state);
   request.draft_rows = 4;
   EXPECT_EQ(PlanMemory(*hybrid.model, request).states, (3 * kStatesPerSequence + 1) * state);
+}
+
+TEST(MemoryPlan, APredictionHeadIsALayerMore) {
+  for (const char* family : {"qwen3_next", "deepseek_v3"}) {
+    const std::string folder = golden::Path(std::string("hf/") + family).string();
+    const Subject without(folder), with(folder, /*draft_head=*/true);
+    const MemoryRequest request{.budget = kPlenty, .context = 256, .draft_rows = 4};
+    const MemoryPlan plain = PlanMemory(*without.model, request);
+    const MemoryPlan headed = PlanMemory(*with.model, request);
+    const ModelConfig& config = with.model->config();
+    ASSERT_TRUE(config.mtp_runs);
+    const auto rows = config.CachedBy(config.LayerOfVisit(config.num_visits()));
+    const uint64_t of_head = uint64_t{rows.heads} * (rows.key_width + rows.value_width) * 2;
+    EXPECT_NEAR(static_cast<double>(headed.kv - plain.kv), 256.0 * static_cast<double>(of_head),
+                256.0 / kBlockTokens * 64);  // blocks are whole cache lines
+    uint64_t bytes = 0;
+    for (const formats::TensorView& tensor : with.model->weights().tensors) {
+      if (tensor.name.starts_with("model.mtp.") && tensor.shape.size() > 1) {
+        bytes += tensor.bytes.size();
+      }
+    }
+    const uint64_t more = headed.trunk + headed.experts - plain.trunk - plain.experts;
+    EXPECT_GE(more, bytes);
+    EXPECT_LE(more, bytes + 10 * 4 * uint64_t{config.hidden_size});
+    EXPECT_GT(headed.activations, plain.activations);
+  }
 }
 
 TEST(MemoryPlan, AContextThatNobodyAskedForShrinksToFit) {
