@@ -51,6 +51,13 @@ constexpr std::array kShapes = {
         "norm_topk_prob": true, "vocab_size": 151936, "max_position_embeddings": 40960,
         "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": false})",
         .qk_norm = QkNorm::kHead},
+    // Dense. The published one has its head tied to the embedding; a token reads as much.
+    ShapeRow{.name = "qwen3-4b",
+             .config = R"({"model_type": "qwen3", "hidden_size": 2560, "intermediate_size": 9728,
+        "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960,
+        "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": false})",
+             .qk_norm = QkNorm::kHead},
     ShapeRow{.name = "olmoe-1b-7b",
              .config = R"({"model_type": "olmoe", "hidden_size": 2048, "intermediate_size": 1024,
         "num_hidden_layers": 16, "num_attention_heads": 16, "num_key_value_heads": 16,
@@ -161,7 +168,7 @@ class SyntheticCheckpoint : public formats::Checkpoint {
     AddAttention(config.layers[index], prefix + "self_attn.", hidden);
     AddOnes(prefix + "post_attention_layernorm.weight", hidden);
     const std::string mlp = prefix + "mlp.";
-    if (index < shape_.dense_layers) {
+    if (index < shape_.dense_layers || config.moe.num_experts == 0) {
       AddFfn(mlp, config.intermediate_size, hidden);
       return;
     }
