@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "gemm_bench.h"
 #include "kernels/attention.h"
 #include "kernels/compute.h"
 #include "platform/memory_scan.h"
@@ -196,6 +197,7 @@ void RegisterAll() {
           ->Apply(UseClock);
     }
   }
+  RegisterGemm(Pool());
 }
 
 }  // namespace
