@@ -10,7 +10,6 @@ import subprocess
 import sys
 import venv
 
-FOLDER = "/var/tmp/peers"
 JOBS = str(os.cpu_count())
 
 
@@ -41,9 +40,9 @@ class Peers:
 
     def versions(self):
         found = {}
-        if "llama.cpp" not in self.missing:
+        if os.path.exists(self.llama_bench) and self._llama_source():
             found["llama.cpp"] = f"of llama-cpp-python {self._llama_version()}"
-        if "cortiq" not in self.missing:
+        if os.path.exists(self.cortiq):
             found["cortiq"] = subprocess.run([self.cortiq, "--version"], stdout=subprocess.PIPE, text=True,
                                              check=True).stdout.split()[-1]
         return found
@@ -71,7 +70,7 @@ class Peers:
             self._run("gguf", self.python, "-m", "pip", "install", "gguf")
 
     def _llama_source(self):
-        return max(glob.glob(self._at("llama_cpp_python-*.tar.gz")), default=None)
+        return next(iter(glob.glob(self._at("llama_cpp_python-*.tar.gz"))), None)
 
     def _llama_version(self):
         return re.search(r"llama_cpp_python-(.*)\.tar\.gz", self._llama_source()).group(1)
@@ -81,7 +80,7 @@ class Peers:
             return
         if self._llama_source() is None:
             self._run("llama-source", self.python, "-m", "pip", "download", "--no-deps", "--no-binary",
-                      "llama-cpp-python", "llama-cpp-python>=0.3.36")
+                      "llama-cpp-python", "llama-cpp-python")
         self._run("llama-unpack", "tar", "xzf", self._llama_source())
         source = self._llama_source()[:-len(".tar.gz")]
         self._run("llama-configure", "cmake", "-S", source + "/vendor/llama.cpp", "-B", "llama.cpp", "-G", "Ninja",
@@ -92,4 +91,5 @@ class Peers:
 
     def _cortiq(self):
         if not os.path.exists(self.cortiq):
-            self._run("cortiq", "cargo", "install", "cortiq-cli", "--root", self._at("cortiq"), "-j", JOBS)
+            self._run("cortiq", "cargo", "install", "cortiq-cli", "--locked", "--root", self._at("cortiq"), "-j",
+                      JOBS)

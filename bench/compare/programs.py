@@ -1,63 +1,73 @@
-"""How each program is run on a model file for one figure, and where its report has the figure.
+"""How each program is run on a model file, and where its report has the figures.
 
-A task is ("prefill", tokens) or ("decode", depth); a run gives {"tokens_per_s": ..., and for moewe "scan": bytes a
-second that the same threads just read of the same bytes, in turn with the tokens}, or {"error": why there is none}.
+A figure is ("prefill", tokens) or ("decode", depth) in tokens a second. A program that fails gives {"error": why}.
 """
 import json
 import os
 import subprocess
 
 
+def report_of(command, environment=None):
+    """What a command prints, as JSON; ValueError says why there is none."""
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=os.environ | (environment or {}))
+    if result.returncode != 0:
+        raise ValueError(f"exit code {result.returncode}: {result.stderr.strip()[-200:]}")
+    return json.loads(result.stdout)
+
+
 class Program:
-    """One program on one file: a row of a table."""
+    """One program on one file."""
 
-    def __init__(self, name, quant, command, file, described):
-        self.label = f"{name} {quant}"
-        self.name, self.quant, self.command, self.file = name, quant, command, file
-        self.described = described  # of the file
+    def __init__(self, command, file, threads, tokens):
+        self.command, self.file, self.threads = command, file, threads
+        self.tokens = tokens  # to decode for a figure
 
-    def run(self, task, threads, tokens):
-        arguments, environment = self.arguments(task, threads, tokens)
-        result = subprocess.run([self.command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                env=os.environ | environment)
+    def run(self, lengths):
+        """Prefill of each of the lengths, and decode at each depth: {figure: tokens a second}, and for moewe
+        ("scan", depth): bytes a second, ("share", depth) of it that decoding reached."""
         try:
-            if result.returncode != 0:
-                raise ValueError(f"exit code {result.returncode}: {result.stderr.strip()[-200:]}")
-            return self.figures(task, json.loads(result.stdout))
+            return self.figures(lengths)
         except (ValueError, LookupError) as error:
             return {"error": str(error)}
 
 
 class Moewe(Program):
-    def arguments(self, task, threads, tokens):
-        phase, length = task
-        # Prefill decodes a little, too, for the scan.
-        work = (["-p", str(length), "-n", "8", "-d", "0"] if phase == "prefill" else
-                ["-p", "1", "-n", str(tokens), "-d", str(length)])
-        return ["bench", self.file, "--json", "--quiet", "--memory", "all", "--threads", str(threads), "-r", "1",
-                *work], {}
-
-    def figures(self, task, report):
-        return {"tokens_per_s": report[task[0]]["tokens_per_s"], "scan": report["scan"]["bytes_per_s"]}
+    def figures(self, lengths):
+        figures = {}
+        for prompt, depth in lengths:
+            report = report_of([self.command, "bench", self.file, "--json", "--quiet", "--memory", "all", "--threads",
+                                str(self.threads), "-r", "1", "-p", str(prompt), "-n", str(self.tokens), "-d",
+                                str(depth)])
+            scan = report["scan"]["bytes_per_s"]
+            figures |= {("prefill", prompt): report["prefill"]["tokens_per_s"],
+                        ("decode", depth): report["decode"]["tokens_per_s"], ("scan", depth): scan,
+                        ("share", depth): report["decode"]["bytes_per_s"] / scan}
+        return figures
 
 
 class LlamaCpp(Program):
-    def arguments(self, task, threads, tokens):
-        phase, length = task
-        work = ["-p", str(length), "-n", "0"] if phase == "prefill" else ["-p", "0", "-n", str(tokens), "-d",
-                                                                           str(length)]
-        return ["-m", self.file, "-t", str(threads), "-r", "1", "-o", "json", *work], {}
+    # A short run of everything goes before, instead of a warm-up as long as what is measured.
+    WARM_UP = 32
 
-    def figures(self, task, report):
-        return {"tokens_per_s": report[0]["avg_ts"]}
+    def figures(self, lengths):
+        common = [self.command, "-m", self.file, "-t", str(self.threads), "-r", "1", "--no-warmup", "-o", "json"]
+        prompts = [self.WARM_UP] + [prompt for prompt, _ in lengths]
+        depths = [0] + [depth for _, depth in lengths]
+        prefill = report_of([*common, "-n", "0", "-p", ",".join(map(str, prompts))])
+        decode = report_of([*common, "-p", "0", "-n", str(self.tokens), "-d", ",".join(map(str, depths))])
+        return ({("prefill", run["n_prompt"]): run["avg_ts"] for run in prefill if run["n_prompt"] != self.WARM_UP} |
+                {("decode", run["n_depth"]): run["avg_ts"] for run in decode if run["n_depth"] != 0})
 
 
 class Cortiq(Program):
-    def arguments(self, task, threads, tokens):
-        phase, length = task
-        return ["bench", self.file, "--json", "--core", "--ignore-eos", "--ctx", str(length), "--tokens",
-                str(2 if phase == "prefill" else tokens)], {"CMF_THREADS": str(threads), "RUST_LOG": "error"}
-
-    def figures(self, task, report):
-        key = "prefill_tok_s" if task[0] == "prefill" else "decode_tok_s_steady"
-        return {"tokens_per_s": report[key]}
+    def figures(self, lengths):
+        figures = {}
+        for length, depth in lengths:
+            if length != depth:
+                raise ValueError("cortiq decodes behind the prompt that it has measured")
+            report = report_of([self.command, "bench", self.file, "--json", "--core", "--ignore-eos", "--ctx",
+                                str(length), "--tokens", str(self.tokens)],
+                               {"CMF_THREADS": str(self.threads), "CMF_GPU": "0", "RUST_LOG": "error"})
+            figures |= {("prefill", length): report["prefill_tok_s"], ("decode", depth): report["decode_tok_s_steady"]}
+        return figures
