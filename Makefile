@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 # before the first build: each for itself, for those who change code.
 UNITY ?= 8
 
-.PHONY: help setup configured build test demo bench bench-guard check alone lint lint-all format fuzz asan asan-layers tsan aarch64 install clean
+.PHONY: help setup configured build test demo bench bench-guard compare check alone lint lint-all format fuzz asan asan-layers tsan aarch64 install clean
 .DEFAULT_GOAL := help
 
 help:      ## this list
@@ -27,6 +27,10 @@ bench: build ## speed of a synthetic Qwen3-30B-A3B with 4 layers (1.4 GB of disk
 	@build/release/moewe bench models/demo
 bench-guard: build ## which kernels are slower, beside a scan of memory, than bench/guard.json says
 	@python3 bench/guard.py
+compare: configured ## beside llama.cpp, cortiq and the machine's limits: installs the first two, 20 minutes after that
+	@cmake -DMOEWE_BUILD_BENCH=ON build/release > /dev/null
+	@cmake --build --preset release --target moewe_program kernels_bench
+	@bench/compare/table.py
 asan: setup ## all tests under the address and undefined-behaviour sanitizers
 	@scripts/setup.sh lint
 	@[ -f build/asan/build.ninja ] || cmake --preset asan

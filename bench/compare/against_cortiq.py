@@ -28,5 +28,5 @@ def measure(setting):
     shape.drop_sources()
     return [Section(f"Beside cortiq on the same files, MoE, {setting.threads} threads",
                     ["file", "what", "moewe, tok/s", "cortiq, tok/s", "ratio"], rows,
-                    [f"`cortiq bench --core --ctx {length}`: it decodes behind its prompt, as moewe does here.", *notes],
-                    data)]
+                    [f"`cortiq bench --core --ctx {length}`: it decodes behind its prompt, as moewe does here.",
+                     *notes], data)]

@@ -65,7 +65,10 @@ class Peers:
 
     def _gguf(self):
         if not os.path.exists(self.python):
-            venv.create(self._at("venv"), with_pip=True)
+            try:
+                venv.create(self._at("venv"), with_pip=True)
+            except (OSError, subprocess.CalledProcessError) as error:  # Debian has pip for it in python3-venv
+                raise Missing(f"no Python environment: {error}") from error
         if not glob.glob(self._at("venv/lib/python3*/site-packages/gguf")):
             self._run("gguf", self.python, "-m", "pip", "install", "gguf")
 

@@ -64,7 +64,8 @@ def summary(sections):
 
 def markdown(heading, facts, sections):
     met, of = summary(sections)
-    lines = [f"## {heading}", "", f"{met} of {of} figures reach their target, which stands beside each in brackets.", ""]
+    lines = [f"## {heading}", "",
+             f"{met} of {of} figures reach their target, which stands beside each in brackets.", ""]
     lines += [f"- {name}: {text}" for name, text in facts.items()]
     return "\n".join(lines) + "\n\n" + "\n\n".join(section.markdown() for section in sections) + "\n"
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Models bigger than memory, side by side: moewe and llama.cpp inside the same memory limit, in turns.
 
-Run bench/compare/peers.sh first. Prints a Markdown table; everything goes to build/compare/streaming.json.
+Installs llama.cpp and makes the models where they are absent. Prints a Markdown table; everything goes to
+streaming.json in --models.
 """
 import argparse
 import json
@@ -11,6 +12,8 @@ import subprocess
 import sys
 
 from limited import drop_cached_pages, run
+from peers import Peers
+from shapes import Shape
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 
@@ -25,25 +28,20 @@ def parse():
     parser.add_argument("--tokens", type=int, default=32)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--moewe", default=os.path.join(ROOT, "build/release/moewe"))
-    parser.add_argument("--peer", default=os.path.join(ROOT, "build/peers/llama-bench"))
-    parser.add_argument("--python", default=os.path.join(ROOT, "build/peers/python"), help="where gguf lies")
-    parser.add_argument("--folder", default=os.path.join(ROOT, "build/compare"))
+    parser.add_argument("--peers", default=os.path.join(ROOT, "build/peers"))
+    parser.add_argument("--models", default=os.path.join(ROOT, "build/compare"))
     return parser.parse_args()
 
 
 def make_models(args):
-    stem = os.path.join(args.folder, f"qwen3-30b-a3b-{args.layers}-{args.vocab}")
-    cmf, gguf = f"{stem}-{args.quant}.cmf", stem + ".gguf"
-    os.makedirs(args.folder, exist_ok=True)
-    if not os.path.exists(cmf):
-        subprocess.run([args.moewe, "bench", "--shape", "qwen3-30b-a3b", "--layers", str(args.layers), "--vocab",
-                        str(args.vocab), "--quant", args.quant, "--out", cmf, "-p", "1", "-n", "1", "-d", "0", "-r",
-                        "1"], check=True, stdout=subprocess.DEVNULL)
-    if not os.path.exists(gguf):
-        environment = dict(os.environ, PYTHONPATH=args.python)
-        subprocess.run([sys.executable, os.path.join(os.path.dirname(__file__), "gguf_shape.py"), gguf, "--layers",
-                        str(args.layers), "--vocab", str(args.vocab)], check=True, env=environment)
-    return cmf, gguf
+    """The peers, and files of the same weights."""
+    peers = Peers(args.peers).install()
+    if "llama.cpp" in peers.missing:
+        sys.exit("nothing to compare with")
+    shape = Shape("qwen3-30b-a3b", args.layers, args.vocab, args.models, args.moewe, peers)
+    cmf, gguf = shape.cmf(args.quant), shape.gguf("Q4_0")
+    shape.drop_sources()
+    return peers, cmf, gguf
 
 
 def measured(limit, command, files):
@@ -63,8 +61,8 @@ def run_moewe(args, limit, cmf):
             "bench": result}
 
 
-def run_peer(args, limit, gguf):
-    common = [args.peer, "-m", gguf, "-lm", "mmap", "--repack", "0", "-t", str(os.cpu_count()), "-r", "1", "-o",
+def run_peer(args, llama_bench, limit, gguf):
+    common = [llama_bench, "-m", gguf, "-lm", "mmap", "--repack", "0", "-t", str(os.cpu_count()), "-r", "1", "-o",
               "json"]
     prefill, first = measured(limit, common + ["-p", str(args.prompt), "-n", "0"], [gguf])
     decode, second = measured(limit, common + ["-p", "0", "-n", str(args.tokens), "-d", "128"], [gguf])
@@ -73,13 +71,13 @@ def run_peer(args, limit, gguf):
 
 def main():
     args = parse()
-    cmf, gguf = make_models(args)
+    peers, cmf, gguf = make_models(args)
     size = os.path.getsize(cmf)
     limit = int(size * args.share) // 4096 * 4096
     runs = {"moewe": [], "llama.cpp": []}
     for i in range(args.runs):
         runs["moewe"].append(run_moewe(args, limit, cmf))
-        runs["llama.cpp"].append(run_peer(args, limit, gguf))
+        runs["llama.cpp"].append(run_peer(args, peers.llama_bench, limit, gguf))
         print(f"run {i + 1} of {args.runs}: " + ", ".join(
             f"{name} {r[-1]['prefill']:.1f} / {r[-1]['decode']:.2f}" for name, r in runs.items()), file=sys.stderr)
     medians = {name: {key: statistics.median(r[key] for r in rows) for key in ("prefill", "decode", "peak")}
@@ -91,7 +89,7 @@ def main():
         print(f"| {name} | {row['prefill']:.1f} | {row['decode']:.2f} | {row['peak'] / 1e6:.0f} MB |")
     ratio = {key: medians["moewe"][key] / medians["llama.cpp"][key] for key in ("prefill", "decode")}
     print(f"| ratio | {ratio['prefill']:.2f} | {ratio['decode']:.2f} | |")
-    with open(os.path.join(args.folder, "streaming.json"), "w") as file:
+    with open(os.path.join(args.models, "streaming.json"), "w") as file:
         json.dump({"args": vars(args), "cmf_bytes": size, "limit": limit, "runs": runs, "medians": medians,
                    "ratio": ratio}, file, indent=1)
     return 0

@@ -54,6 +54,11 @@ def main():
     peers = Peers(args.peers)
     if NEED_PEERS.intersection(wanted):
         peers.install()
+        if "gguf" in peers.missing:
+            sys.exit("no models without gguf")
+    for program in "moewe", "kernels_bench":
+        if not os.path.exists(os.path.join(args.build, program)):
+            sys.exit(f"{program} is not in {args.build}: `make compare` builds it")
     setting = Setting(os.path.join(args.build, "moewe"), os.path.join(args.build, "kernels_bench"), peers, args.models,
                       args.quant, args.threads, 1 if args.quick else args.turns, args.quick)
     facts = machine.facts(setting, ROOT)

@@ -23,6 +23,7 @@ TEST(Synthetic, EveryShapeIsAModel) {
     ASSERT_EQ(weights.layers.size(), 2u) << shape;
     EXPECT_EQ(weights.layers[1].moe.experts.size(), config.moe.num_experts) << shape;
     EXPECT_EQ(weights.layers[1].moe.shared.gate.empty(), config.moe.shared_intermediate_size == 0);
+    EXPECT_EQ(weights.layers[1].ffn.gate.empty(), config.moe.num_experts != 0) << shape;
   }
 }
 
