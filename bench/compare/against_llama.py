@@ -4,12 +4,17 @@ from programs import LlamaCpp, Moewe
 from report import Figure, Section
 
 GGUF_QUANTS = ("Q4_0", "Q4_K_M")
+PHASES = ("prefill", "decode")  # as setting.lengths() has them
 SHAPES = {"MoE": "qwen3-30b-a3b", "dense": "qwen3-4b"}
 SHARE = {"MoE": 0.75, "dense": 0.80}
 # Decode beside llama.cpp, where memory is fast and where it is not.
 FAST_SCAN = 55e9
 DECODE = {"MoE": (1.4, 1.15), "dense": (1.2, 1.2)}
 PREFILL = {"MoE": 2.5, "dense": 1.5}
+
+
+# Of llama.cpp's quants a phase's slower one is given up after so many turns, unless some figure is as near as this.
+TRIAL_TURNS, NEAR = 2, 0.95
 
 
 class Runs:
@@ -19,29 +24,45 @@ class Runs:
         self.kind, self.setting = kind, setting
         self.shape = setting.shape(SHAPES[kind])
         self.ours = f"moewe {setting.quant}"
-        programs = {self.ours: Moewe(setting.moewe, self.shape.cmf(setting.quant), setting.threads, setting.tokens())}
-        if "llama.cpp" not in setting.peers.missing:
+        common = setting.threads, setting.tokens()
+        self.programs = {self.ours: Moewe(setting.moewe, self.shape.cmf(setting.quant), *common)}
+        for phase in PHASES if "llama.cpp" not in setting.peers.missing else ():
             for quant in GGUF_QUANTS:
-                programs[f"llama.cpp {quant}"] = LlamaCpp(setting.peers.llama_bench, self.shape.gguf(quant),
-                                                          setting.threads, setting.tokens())
+                self.programs[f"{quant} {phase}"] = LlamaCpp(phase, setting.peers.llama_bench, self.shape.gguf(quant),
+                                                             *common)
         self.shape.drop_sources()
-        self.programs = programs
         self.runs = turns.take(setting.turns, {
-            name: lambda program=program: program.run(setting.lengths()) for name, program in programs.items()})
+            name: lambda program=program: program.run(setting.lengths()) for name, program in self.programs.items()},
+                               (TRIAL_TURNS, self.slower))
+
+    def peers(self, phase):
+        return [name for name in self.programs if name.endswith(phase)]
+
+    def slower(self, runs):
+        """Programs of llama.cpp that no figure needs any more."""
+        dropped = []
+        for phase in PHASES:
+            medians = {name: [turns.median([run.get((phase, length)) for run in runs[name]]) or 0.0
+                              for length in (pair[PHASES.index(phase)] for pair in self.setting.lengths())]
+                       for name in self.peers(phase)}
+            best = [max(column) for column in zip(*medians.values())]
+            dropped += [name for name, row in medians.items() if all(a < NEAR * b for a, b in zip(row, best))]
+        return dropped
 
     def values(self, program, figure):
         return [run.get(figure) for run in self.runs[program]]
 
     def fastest(self, figure):
-        """The peer's quant with the most tokens a second, or none."""
-        peers = [(turns.median(self.values(name, figure)) or 0.0, name) for name in self.runs if name != self.ours]
+        """The peer's program with the most tokens a second of those that ran in every turn, or none."""
+        peers = [(turns.median(self.values(name, figure)) or 0.0, name) for name in self.peers(figure[0])
+                 if len(self.runs[name]) == self.setting.turns]
         return max(peers, default=(0.0, None))[1]
 
     def beside(self, figure):
         """Our tokens a second, the fastest peer's, its name, and the ratio of both in the same turns."""
         ours, name = self.values(self.ours, figure), self.fastest(figure)
         theirs = self.values(name, figure) if name else []
-        return turns.spread(ours), turns.spread(theirs), name or "-", turns.median_ratio(ours, theirs)
+        return turns.spread(ours), turns.spread(theirs), (name or "-").split()[0], turns.median_ratio(ours, theirs)
 
     def data(self):
         return {name: [{" ".join(map(str, key)) if isinstance(key, tuple) else key: value for key, value in run.items()}
@@ -51,8 +72,10 @@ class Runs:
         return sorted({f"{name}: {run['error']}" for name, runs in self.runs.items() for run in runs if "error" in run})
 
     def files(self):
-        for name, program in self.programs.items():
-            about = self.shape.described(program.file)
+        files = {self.ours: self.programs[self.ours].file} | {
+            f"llama.cpp {name.split()[0]}": self.programs[name].file for name in self.peers("decode")}
+        for name, file in files.items():
+            about = self.shape.described(file)
             yield [self.kind, name, f"{about['bytes'] / 1e6:.0f}", f"{about['bytes'] / about['weights']:.3f}",
                    f"{about['bytes_per_token'] / 1e6:.1f}"]
 
@@ -73,6 +96,8 @@ def decode_section(all_runs, setting):
         ["shape", "context", f"moewe {setting.quant}, tok/s", "scan, GB/s", "share of the scan", "llama.cpp, tok/s",
          "its fastest", "ratio"], rows,
         ["Tokens a second are medians (least to most), ratios and shares medians of those of each turn.",
+         f"Of llama.cpp's {' and '.join(GGUF_QUANTS)} the faster counts; the other one is given up after "
+         f"{TRIAL_TURNS} turns if it is more than {1 - NEAR:.0%} slower.",
          "The share is of stored bytes that a token reads, in turn with a scan of exactly those matrices.",
          f"Beside llama.cpp {DECODE['MoE'][0]} is wanted of the MoE where the scan reads 55 GB/s or more, else "
          f"{DECODE['MoE'][1]}."] + [error for runs in all_runs for error in runs.errors()],

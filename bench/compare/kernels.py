@@ -11,7 +11,7 @@ GEMM_DTYPES = ("q4tp", "q4_tiled", "q4_block", "smoe_q4")
 
 def bench(setting, pattern):
     """{benchmark: its report} and the context, of one run."""
-    seconds = 0.02 if setting.quick else 0.3
+    seconds = 0.02 if setting.quick else 0.2
     report = report_of([setting.kernels_bench, f"--benchmark_filter={pattern}", f"--benchmark_min_time={seconds}",
                         "--benchmark_format=json"], {"MOEWE_BENCH_THREADS": str(setting.threads)})
     return {run["name"].removesuffix("/manual_time"): run for run in report["benchmarks"]}, report["context"]

@@ -24,8 +24,8 @@ class Program:
         self.tokens = tokens  # to decode for a figure
 
     def run(self, lengths):
-        """Prefill of each of the lengths, and decode at each depth: {figure: tokens a second}, and for moewe
-        ("scan", depth): bytes a second, ("share", depth) of it that decoding reached."""
+        """Prefill and decode of each (tokens, depth): {figure: tokens a second}, and for moewe ("scan", depth): bytes a
+        second, ("share", depth) of it that decoding reached."""
         try:
             return self.figures(lengths)
         except (ValueError, LookupError) as error:
@@ -47,17 +47,25 @@ class Moewe(Program):
 
 
 class LlamaCpp(Program):
-    # A short run of everything goes before, instead of a warm-up as long as what is measured.
-    WARM_UP = 32
+    """Of one phase: "prefill" or "decode"."""
+    # Runs of which none counts go before, instead of a warm-up as long as what is measured.
+    WARM_UP = {"prefill": 32, "decode": 0}
+
+    def __init__(self, phase, *others):
+        super().__init__(*others)
+        self.phase = phase
 
     def figures(self, lengths):
-        common = [self.command, "-m", self.file, "-t", str(self.threads), "-r", "1", "--no-warmup", "-o", "json"]
-        prompts = [self.WARM_UP] + [prompt for prompt, _ in lengths]
-        depths = [0] + [depth for _, depth in lengths]
-        prefill = report_of([*common, "-n", "0", "-p", ",".join(map(str, prompts))])
-        decode = report_of([*common, "-p", "0", "-n", str(self.tokens), "-d", ",".join(map(str, depths))])
-        return ({("prefill", run["n_prompt"]): run["avg_ts"] for run in prefill if run["n_prompt"] != self.WARM_UP} |
-                {("decode", run["n_depth"]): run["avg_ts"] for run in decode if run["n_depth"] != 0})
+        first = self.WARM_UP[self.phase]
+        if self.phase == "prefill":
+            key, wanted = "n_prompt", [prompt for prompt, _ in lengths]
+            work = ["-n", "0", "-p", ",".join(map(str, [first] + wanted))]
+        else:
+            key, wanted = "n_depth", [depth for _, depth in lengths]
+            work = ["-p", "0", "-n", str(self.tokens), "-d", ",".join(map(str, [first] + wanted))]
+        report = report_of([self.command, "-m", self.file, "-t", str(self.threads), "-r", "1", "--no-warmup", "-o",
+                            "json", *work])
+        return {(self.phase, run[key]): run["avg_ts"] for run in report if run[key] != first}
 
 
 class Cortiq(Program):

@@ -16,8 +16,8 @@ class Setting:
     turns: int
     quick: bool
 
-    def shape(self, name):
-        layers, vocab = (1, 4096) if self.quick else (4, 32768)
+    def shape(self, name, layers=4):
+        layers, vocab = (1, 4096) if self.quick else (layers, 32768)
         return Shape(name, layers, vocab, self.models, self.moewe, self.peers)
 
     def lengths(self):

@@ -19,6 +19,10 @@ class TurnsTest(unittest.TestCase):
         self.assertEqual(calls, list("abbaab"))
         self.assertEqual(results, {"a": [1, 4, 5], "b": [2, 3, 6]})
 
+    def test_what_is_dropped_has_no_more_turns(self):
+        results = turns.take(4, {"a": lambda: 1, "b": lambda: 2}, (2, lambda so_far: [n for n in so_far if n == "a"]))
+        self.assertEqual(results, {"a": [1, 1], "b": [2, 2, 2, 2]})
+
     def test_ratios_are_of_the_same_turn_and_skip_what_failed(self):
         self.assertEqual(turns.median_ratio([10, 40, 90], [10, 10, 30]), 3)
         self.assertEqual(turns.median_ratio([10, None, 90], [10, 10, 0]), 1)
@@ -66,12 +70,16 @@ class ProgramsTest(unittest.TestCase):
                                                      ("share", 128): 0.5})
 
     def test_llama_bench_is_asked_for_all_lengths_at_once_and_its_warm_up_does_not_count(self):
-        program = LlamaCpp(self.script(
-            "value = lambda flag: [int(n) for n in arguments[arguments.index(flag) + 1].split(',')]\n"
-            "print(json.dumps([{'n_prompt': n, 'n_depth': 0, 'avg_ts': n + 1} for n in value('-p')] if '-d' not in arguments"
-            " else [{'n_prompt': 0, 'n_depth': d, 'avg_ts': d + 2} for d in value('-d')]))"), "m.gguf", 2, 48)
-        self.assertEqual(program.run([(512, 128), (2048, 2048)]), {
-            ("prefill", 512): 513, ("prefill", 2048): 2049, ("decode", 128): 130, ("decode", 2048): 2050})
+        command = self.script("""
+flag = "-d" if "-d" in arguments else "-p"
+lengths = map(int, arguments[arguments.index(flag) + 1].split(","))
+print(json.dumps([{"n_prompt": n * (flag == "-p"), "n_depth": n * (flag == "-d"), "avg_ts": n + 1} for n in lengths]))
+""")
+        lengths = [(512, 128), (2048, 2048)]
+        self.assertEqual(LlamaCpp("prefill", command, "m.gguf", 2, 48).run(lengths),
+                         {("prefill", 512): 513, ("prefill", 2048): 2049})
+        self.assertEqual(LlamaCpp("decode", command, "m.gguf", 2, 48).run(lengths),
+                         {("decode", 128): 129, ("decode", 2048): 2049})
 
     def test_cortiq_decodes_behind_its_prompt(self):
         program = Cortiq(self.script("print(json.dumps({'prefill_tok_s': float(os.environ['CMF_THREADS']), "

@@ -3,11 +3,18 @@ import statistics
 import sys
 
 
-def take(turns, runs):
-    """Calls every function of {name: function} once a turn; each second turn backwards. Gives {name: [results]}."""
+def take(turns, runs, drop_after=(0, None)):
+    """Calls every function of {name: function} once a turn; each second turn backwards. Gives {name: [results]}.
+
+    drop_after = (n, function): after n turns, function(results so far) names those that need no more.
+    """
     results = {name: [] for name in runs}
+    names = list(runs)
     for turn in range(turns):
-        for name in list(runs)[::-1 if turn % 2 else 1]:
+        if drop_after[1] is not None and turn == drop_after[0]:
+            dropped = drop_after[1](results)
+            names = [name for name in names if name not in dropped]
+        for name in names[::-1 if turn % 2 else 1]:
             print(f"turn {turn + 1} of {turns}: {name}", file=sys.stderr, flush=True)
             results[name].append(runs[name]())
     return results
