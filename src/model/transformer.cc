@@ -143,6 +143,7 @@ void Transformer::Forward(std::span<const SequenceChunk> chunks, std::vector<flo
   Prepare(chunks);
   if (rows_.empty()) return;
   const Step step{&compute_, rows_, sequences_, first_rows_, ropes_, observer, hidden_};
+  const bool all_rows = observer != nullptr || mtp_;
   Embed(chunks);
   if (observer != nullptr) observer->OnHidden(-1, hidden_, rows_.size());
   for (uint32_t i = 0; i < config_.num_visits(); ++i) {
@@ -150,10 +151,21 @@ void Transformer::Forward(std::span<const SequenceChunk> chunks, std::vector<flo
     if (config_.loop_final_norm && i > 0 && i % config_.num_layers == 0) {
       Norm(hidden_, weights_.final_norm, rows_.size(), hidden_);
     }
-    RunLayer(visits_[i], static_cast<int>(i), step, hidden_);
+    const int visit = static_cast<int>(i);
+    RunMixer(visits_[i], visit, step, hidden_);
+    // Behind the last mixer only logits are to come, if nobody reads all states.
+    if (i + 1 == config_.num_visits() && !all_rows) KeepWanted(chunks);
+    Step rest = step;
+    rest.rows = rows_;
+    if (!rows_.empty()) RunFfn(visits_[i], visit, rest, hidden_);
   }
   if (mtp_) FeedMtp(chunks, step);
-  Head(chunks, step, logits);
+  if (observer != nullptr) {
+    Norm(hidden_, weights_.final_norm, rows_.size(), normed_);
+    observer->OnFinalNorm(normed_, rows_.size());
+  }
+  if (all_rows) KeepWanted(chunks);
+  Head(logits);
   for (const SequenceChunk& chunk : chunks) chunk.sequence->Commit(chunk.tokens.size());
 }
 
@@ -216,25 +228,41 @@ void Transformer::EmbedToken(TokenId token, float* out) const {
   for (size_t i = 0; i < config_.hidden_size; ++i) out[i] *= config_.embed_multiplier;
 }
 
-void Transformer::RunLayer(Layer& layer, int visit, const Step& step, float* hidden) {
-  const size_t n = rows_.size();
-  ForwardObserver* observer = step.observer;
-  if (!layer.live) {
-    if (observer != nullptr) observer->OnHidden(visit, hidden, n);
-    return;
-  }
-
+void Transformer::RunMixer(Layer& layer, int visit, const Step& step, float* hidden) {
+  if (!layer.live) return;
   if (auto* moe = std::get_if<MoeBlock>(&layer.ffn)) moe->Foresee(step);
-  Norm(hidden, layer.weights->attention_norm, n, normed_);
+  Norm(hidden, layer.weights->attention_norm, rows_.size(), normed_);
   std::visit([&](auto& block) { block.Run(step, normed_, branch_); }, layer.mixer);
-  if (observer != nullptr) observer->OnAttention(visit, branch_, n);
+  if (step.observer != nullptr) step.observer->OnAttention(visit, branch_, rows_.size());
   AddBranch(layer.weights->attention_post_norm, hidden);
+}
 
-  Norm(hidden, layer.weights->ffn_norm, n, normed_);
-  std::visit([&](auto& block) { block.Run(step, normed_, branch_); }, layer.ffn);
-  if (observer != nullptr) observer->OnFfn(visit, branch_, n);
-  AddBranch(layer.weights->ffn_post_norm, hidden);
-  if (observer != nullptr) observer->OnHidden(visit, hidden, n);
+void Transformer::RunFfn(Layer& layer, int visit, const Step& step, float* hidden) {
+  const size_t n = rows_.size();
+  if (layer.live) {
+    Norm(hidden, layer.weights->ffn_norm, n, normed_);
+    std::visit([&](auto& block) { block.Run(step, normed_, branch_); }, layer.ffn);
+    if (step.observer != nullptr) step.observer->OnFfn(visit, branch_, n);
+    AddBranch(layer.weights->ffn_post_norm, hidden);
+  }
+  if (step.observer != nullptr) step.observer->OnHidden(visit, hidden, n);
+}
+
+void Transformer::KeepWanted(std::span<const SequenceChunk> chunks) {
+  const size_t hidden = config_.hidden_size;
+  size_t kept = 0;
+  for (size_t row = 0; row < rows_.size(); ++row) {
+    const SequenceChunk& chunk = chunks[rows_[row].chunk];
+    const bool last = rows_[row].position + 1 == chunk.sequence->length() + chunk.tokens.size();
+    if (chunk.logits == SequenceChunk::Logits::kNone) continue;
+    if (chunk.logits == SequenceChunk::Logits::kLast && !last) continue;
+    if (kept != row) {
+      rows_[kept] = rows_[row];
+      std::memcpy(hidden_ + kept * hidden, hidden_ + row * hidden, hidden * sizeof(float));
+    }
+    ++kept;
+  }
+  rows_.resize(kept);
 }
 
 void Transformer::AddBranch(const std::vector<float>& post_norm, float* hidden) {
@@ -258,35 +286,16 @@ void Transformer::Norm(const float* x, const std::vector<float>& weight, size_t 
 }
 
 // Final norm and output head, for the rows whose logits are asked for.
-void Transformer::Head(std::span<const SequenceChunk> chunks, const Step& step,
-                       std::vector<float>* logits) {
-  const size_t hidden = config_.hidden_size;
-  if (step.observer != nullptr) {
-    Norm(hidden_, weights_.final_norm, rows_.size(), normed_);
-    step.observer->OnFinalNorm(normed_, rows_.size());
-  }
-  // The wanted rows move to the front of branch_, which is free by now.
-  size_t wanted = 0;
-  size_t row = 0;
-  for (const SequenceChunk& chunk : chunks) {
-    const size_t n = chunk.tokens.size();
-    const size_t first =
-        chunk.logits == SequenceChunk::Logits::kAll ? 0 : n - std::min<size_t>(n, 1);
-    if (chunk.logits != SequenceChunk::Logits::kNone && n > first) {
-      std::memcpy(branch_ + wanted * hidden, hidden_ + (row + first) * hidden,
-                  (n - first) * hidden * sizeof(float));
-      wanted += n - first;
-    }
-    row += n;
-  }
+void Transformer::Head(std::vector<float>* logits) {
+  const size_t wanted = rows_.size();
   if (wanted == 0) return;
   const size_t vocab = config_.vocab_size;
-  Norm(branch_, weights_.final_norm, wanted, branch_);
+  Norm(hidden_, weights_.final_norm, wanted, normed_);
   const size_t old_size = logits->size();
   logits->resize(old_size + wanted * vocab);
   float* out = logits->data() + old_size;
   const kernels::Projection head{weights_.lm_head, nullptr, out, vocab};
-  compute_.Project({&head, 1}, branch_, wanted, hidden);
+  compute_.Project({&head, 1}, normed_, wanted, config_.hidden_size);
   if (config_.logit_multiplier == 1.0f && config_.final_soft_cap == 0.0f) return;
   ForRows(compute_.pool(), wanted, [&](size_t r) {
     float* x = out + r * vocab;

@@ -82,11 +82,16 @@ class Transformer : public Model {
   void PrepareRows();  // scratch and rope tables of rows_
   void Embed(std::span<const SequenceChunk> chunks);
   void EmbedToken(TokenId token, float* out) const;
-  void RunLayer(Layer& layer, int visit, const Step& step, float* hidden);
+  // Both parts of a layer; a step of fewer rows may follow the first.
+  void RunMixer(Layer& layer, int visit, const Step& step, float* hidden);
+  void RunFfn(Layer& layer, int visit, const Step& step, float* hidden);
+  // The rows whose logits are asked for move to the front of the residual stream, the others go.
+  void KeepWanted(std::span<const SequenceChunk> chunks);
   // hidden += multiplier * norm(branch)
   void AddBranch(const std::vector<float>& post_norm, float* hidden);
   void Norm(const float* x, const std::vector<float>& weight, size_t rows, float* out);
-  void Head(std::span<const SequenceChunk> chunks, const Step& step, std::vector<float>* logits);
+  // Final norm and output head of all rows that are left.
+  void Head(std::vector<float>* logits);
 
   // The prediction head (transformer_mtp.cc).
   void FeedMtp(std::span<const SequenceChunk> chunks, const Step& step);

@@ -85,7 +85,9 @@ size_t Transformer::Draft(Sequence* sequence, TokenId token, std::span<TokenId> 
     JoinRow(0, i == 0 ? token : out[i - 1], state);
     const kernels::Projection join{weights_.mtp->join, nullptr, hidden, width};
     compute_.Project({&join, 1}, joined_, 1, 2 * width);
-    RunLayer(*mtp_, static_cast<int>(config_.num_visits()), step, hidden);
+    const int visit = static_cast<int>(config_.num_visits());
+    RunMixer(*mtp_, visit, step, hidden);
+    RunFfn(*mtp_, visit, step, hidden);
     float* normed = hidden + width;
     Norm(hidden, weights_.mtp->norm, 1, normed);
     const kernels::Projection head{weights_.lm_head, nullptr, row_logits, vocab};
