@@ -208,6 +208,19 @@ void RowsTimesTokens(const uint8_t* const* rows, const uint8_t* const* x, size_t
   }
 }
 
+// Stored rows times one token. They come from memory and are read once: one row after the other is
+// a stream that the CPU follows by itself, four side by side are not (see experiments.md).
+template <class Stored>
+void RowsTimesToken(const uint8_t* rows, const uint8_t* x, size_t count, size_t cols, float* y) {
+  const auto* floats = reinterpret_cast<const float*>(x);
+  for (size_t row = 0; row < count; ++row) {
+    const uint8_t* at = rows + row * cols * Stored::kBytes;
+    float out[1][1];
+    DotTile<Stored, 1, 1>(&at, &floats, cols, out);
+    y[row] = out[0][0];
+  }
+}
+
 void FloatProductImpl(const Matrix& w, uint32_t row_begin, uint32_t row_end,
                       const uint8_t* const* x, size_t n, float* const* y, float* scratch) {
   // Halves are converted again for every tile of tokens unless that is more work than storing them.
@@ -215,6 +228,13 @@ void FloatProductImpl(const Matrix& w, uint32_t row_begin, uint32_t row_end,
                       ((w.dtype == DType::kF16 || w.dtype == DType::kBf16) && n <= kTileTokens);
   const size_t cols = w.cols;
   const size_t row_bytes = cols * (direct && w.dtype != DType::kF32 ? 2 : 4);
+  if (direct && n == 1) {
+    const uint8_t* rows = w.bytes.data() + row_begin * row_bytes;
+    const size_t count = row_end - row_begin;
+    if (w.dtype == DType::kF16) return RowsTimesToken<StoredF16>(rows, x[0], count, cols, y[0]);
+    if (w.dtype == DType::kBf16) return RowsTimesToken<StoredBf16>(rows, x[0], count, cols, y[0]);
+    return RowsTimesToken<StoredF32>(rows, x[0], count, cols, y[0]);
+  }
   for (uint32_t row = row_begin; row < row_end; row += kTileRows) {
     const uint32_t live = std::min<uint32_t>(kTileRows, row_end - row);
     const uint8_t* base = w.bytes.data() + row * row_bytes;
