@@ -110,6 +110,7 @@ void BytesOf(const Matrix& w, uint32_t row_begin, uint32_t row_end, const uint8_
       scale[r] = LoadF16(layout.row_scales + size_t{at} * 2);
     }
     const uint32_t live = row_end - row < 4 ? row_end - row : 4;
+    if (n == 1) ReadThrough(rows[0], live * size_t{w.cols});
     ForTokenTiles(n, [&]<int T>(size_t t) {
       alignas(64) float out[T][4];
       Tiles::template Bytes<T>(rows, w.cols, x + t, padded, walk.From(rows[0]), out);
