@@ -342,6 +342,7 @@ void Scheduler::Finish(Task& task, FinishReason reason) {
   }
   if (task.sequence && reason != FinishReason::kError && options_.reuse_prefixes) {
     task.tokens.resize(task.sequence->length());
+    task.sequence->DropHidden();
     kept_.Insert(std::move(task.tokens), std::move(*task.sequence));
   }
   task.sequence.reset();

@@ -59,15 +59,18 @@ size_t Scheduler::AddDrafts(Task& task, size_t most) {
   task.drafted.assign(certain.begin(), certain.end());
   task.drafted.resize(certain.size() + most);
   const std::span<TokenId> drafted = std::span(task.drafted).last(most);
-  Draft draft = task.drafter->Propose(task.tokens, drafted);
+  const Draft found = task.drafter->Propose(task.tokens, drafted);
+  const auto worth = [&](const Draft& draft) {
+    const size_t n = std::min(draft.length, most);
+    if (n == 0 || !options_.drafts_by_gain) return n;
+    return task.draft_length.Choose(step_times_, draft.match, n, pool_.recurrent());
+  };
   // A head knows more than a short match. It reads the state before the one pending token.
-  const bool by_head =
-      model_->has_draft_head() && certain.size() == 1 && draft.match < kSureMatch && !head_failed_;
-  if (by_head) draft = {most, DraftLength::kHead};
-  size_t n = std::min(draft.length, most);
-  if (n > 0 && options_.drafts_by_gain) {
-    n = task.draft_length.Choose(step_times_, draft.match, n, pool_.recurrent());
-  }
+  const bool asks_head =
+      model_->has_draft_head() && certain.size() == 1 && found.match < kSureMatch && !head_failed_;
+  size_t n = asks_head ? worth({most, DraftLength::kHead}) : 0;
+  const bool by_head = n > 0;
+  if (!by_head) n = worth(found);
   // Nobody steps back for a draft, now or by lacking a block or a state for what is certain.
   model::Sequence& sequence = *task.sequence;
   const auto needed = [&](size_t drafts) { return sequence.BlocksNeeded(certain.size() + drafts); };
@@ -75,7 +78,7 @@ size_t Scheduler::AddDrafts(Task& task, size_t most) {
   if (n == 0 || !KeepsState(sequence, certain.size())) return 0;
   sequence.Reserve(certain.size() + n);
   if (by_head) n = DraftByHead(sequence, certain.back(), drafted.first(n));
-  task.draft_match = draft.match;
+  task.draft_match = by_head ? DraftLength::kHead : found.match;
   task.drafted.resize(certain.size() + n);
   return n;
 }

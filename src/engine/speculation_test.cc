@@ -241,6 +241,55 @@ TEST_P(HeadDrafts, GoOnAfterAnswersThatShareABeginning) {
   }
 }
 
+// What the head has cached is what a fresh sequence's has, whatever of its drafts was right: its
+// logits are the same bits.
+TEST_P(HeadDrafts, CacheIsThatOfAFreshSequence) {
+  // Knows the answer, with errors, and checks what the head says instead.
+  class Checked : public WatchedModel {
+   public:
+    using WatchedModel::WatchedModel;
+    size_t Draft(model::Sequence* sequence, TokenId token, std::span<TokenId> out,
+                 std::vector<float>*) override {
+      const size_t length = sequence->length();
+      std::vector<float> said, expected;
+      const size_t n = WatchedModel::Draft(sequence, token, out.first(1), &said);
+      EXPECT_EQ(n, 1u);
+      model::KvPool pool(config(), model::KvType::kF16, 16);
+      model::Sequence fresh(&pool);
+      const model::SequenceChunk all{&fresh, std::span<const TokenId>(Oracle::text).first(length),
+                                     model::SequenceChunk::Logits::kNone};
+      WatchedModel::Forward({&all, 1}, &expected, nullptr);
+      expected.clear();
+      fresh.Reserve(1);
+      TokenId again = 0;
+      EXPECT_EQ(WatchedModel::Draft(&fresh, token, {&again, 1}, &expected), 1u);
+      EXPECT_EQ(said, expected) << "after " << length << " tokens";
+      for (size_t i = 0; i < out.size(); ++i) {
+        const size_t at = length + 1 + i;
+        out[i] = at < Oracle::text.size() ? Oracle::text[at] : 0;
+        if (at % 5 < 2) out[i] = (out[i] + 1) % 190;
+      }
+      return out.size();
+    }
+  };
+  TestModel test(GoldenModel(GetParam()), kernels::Activations::kF32, 2, /*draft_head=*/true);
+  const std::vector<TokenId> prompt = Repetitive(20, 5);
+  const Answers plain = AnswerAll(test, NoDrafts(), {Ask(prompt, 30)});
+  Oracle::text = prompt;
+  Oracle::text.insert(Oracle::text.end(), plain.results[0].ids.begin(), plain.results[0].ids.end());
+  Checked checked(test.model.get());
+  SchedulerOptions options = Drafting(3);
+  options.chunk = 6;
+  Scheduler scheduler(&checked, nullptr, options);
+  Result result;
+  scheduler.Add(Ask(prompt, 30), [&](Result r) { result = std::move(r); });
+  while (scheduler.Step()) continue;
+  EXPECT_EQ(result.ids, plain.results[0].ids);
+  EXPECT_GT(checked.drafts, 5u);
+  EXPECT_GT(result.drafts.accepted, 5u);
+  EXPECT_LT(result.drafts.accepted, result.drafts.drafted);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, HeadDrafts,
                          testing::Values("qwen3_next", "qwen3_5", "qwen3_5_moe", "deepseek_v3"),
                          [](const auto& test) { return std::string(test.param); });

@@ -97,13 +97,14 @@ ModelConfig FromHuggingFace(const formats::Checkpoint& checkpoint, const std::st
 }
 
 // Whether there is a prediction head is for the tensors to say: configs name it in several ways, or
-// not at all.
+// not at all. Any of its tensors counts: that others are missing is said when it is bound.
 uint32_t MtpLayers(const formats::Checkpoint& checkpoint, const ModelConfig& config) {
-  const std::string appended = fmt::format("model.layers.{}.eh_proj.weight", config.num_layers);
-  const bool present =
-      checkpoint.Find("mtp.fc.weight") != nullptr || checkpoint.Find(appended) != nullptr ||
-      std::ranges::any_of(checkpoint.opaque_tensors(),  // FP8
-                          [&](const auto& tensor) { return tensor.name == appended; });
+  const std::string appended = fmt::format("model.layers.{}.", config.num_layers);
+  const auto of_head = [&](const auto& tensor) {
+    return tensor.name.starts_with("mtp.") || tensor.name.starts_with(appended);
+  };
+  const bool present = std::ranges::any_of(checkpoint.tensors(), of_head) ||
+                       std::ranges::any_of(checkpoint.opaque_tensors(), of_head);  // FP8
   return present ? 1 : 0;
 }
 
@@ -123,7 +124,7 @@ const LayerConfig& ModelConfig::LayerOfVisit(uint32_t visit) const {
 }
 
 bool ModelConfig::HasMtpHead() const {
-  return mtp_layers == 1 && num_loops == 1 && embed_multiplier == 1.0f &&
+  return mtp_layers == 1 && mtp_shares_vocabulary && num_loops == 1 && embed_multiplier == 1.0f &&
          std::ranges::any_of(layers,
                              [](const LayerConfig& layer) { return !IsRecurrent(layer.mixer); });
 }

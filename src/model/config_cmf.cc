@@ -343,6 +343,8 @@ ModelConfig ConfigFromCmfHeader(const Json& header, const std::string& file) {
   ReadMoe(*arch, &config);
   if (const auto mtp = arch->Object("mtp")) {
     config.mtp_layers = mtp->Uint("num_layers", 0, kMaxLayers, 1);
+    config.mtp_shares_vocabulary =
+        mtp->Bool("share_lm_head", true) && mtp->Bool("share_embed", true);
     // Existing files do not say it, and their runtime reads what the last layer gives.
     const auto block = arch->Object("moewe");
     config.mtp_reads_normed = block && block->Bool(kMtpReadsNormed, false);
@@ -399,8 +401,9 @@ Json ToCmfArch(const ModelConfig& config) {
   }
   if (config.has_moe) WriteMoe(config, &arch, &moewe);
   if (config.mtp_layers != 0) {
-    arch["mtp"] = {
-        {"num_layers", config.mtp_layers}, {"share_lm_head", true}, {"share_embed", true}};
+    arch["mtp"] = {{"num_layers", config.mtp_layers},
+                   {"share_lm_head", config.mtp_shares_vocabulary},
+                   {"share_embed", config.mtp_shares_vocabulary}};
     if (config.mtp_reads_normed) moewe[kMtpReadsNormed] = true;
   }
   if (config.residual_multiplier != 1.0f) {

@@ -137,6 +137,7 @@ class Sequence {
   // on, at least of all that the sequence can end with. Null: not known, as after a Fork.
   void KeepHidden(size_t first, std::span<const float> rows, size_t width);
   const float* HiddenAt(size_t position) const;
+  void DropHidden() { hidden_ = {}; }
 
  private:
   struct Kept {

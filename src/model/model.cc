@@ -48,6 +48,7 @@ std::unique_ptr<Model> Model::Load(ModelOutline outline, const LoadOptions& opti
     source = std::make_shared<SkilledCheckpoint>(source, options.skills, how, pool);
   }
   outline.weights_ = Weights();  // as many names again, no longer needed
+  if (options.stream) outline.config_.mtp_runs = false;
   auto model = Transformer::Load(std::move(source), std::move(outline.config_),
                                  std::move(outline.mask_), options, pool);
   if (full && options.stream) model->VerifyStreamed(*outline.checkpoint_);

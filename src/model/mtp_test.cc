@@ -11,9 +11,13 @@
 
 #include "formats/checkpoint.h"
 #include "hf_golden.h"
+#include "model/canonical.h"
 #include "model/kv_cache.h"
 #include "model/model.h"
 #include "model/outline.h"
+#include "model/weights.h"
+#include "moewe/error.h"
+#include "thrown.h"
 
 namespace moewe::model {
 namespace {
@@ -77,6 +81,40 @@ TEST_P(MtpHead, GivesTheLogitsOfItsReference) {
   // Bit for bit however the tokens before came.
   EXPECT_EQ(HeadLogits(model.get(), ids, 1), whole);
   EXPECT_EQ(HeadLogits(model.get(), ids, 3), whole);
+}
+
+// An incomplete head is an error where it shall run, and carried where not; so is one too many of
+// its tensors.
+TEST(IncompleteMtpHead, IsRefusedByNameUnlessItIsOnlyCarried) {
+  const golden::HfGolden golden("qwen3_next");
+  const std::shared_ptr<const formats::Checkpoint> whole =
+      formats::OpenCheckpoint(golden.folder.string());
+  ModelConfig config = ReadConfig(*whole);
+  config.mtp_runs = true;
+  const auto bind = [&](const std::string& without, const std::string& renamed) {
+    std::vector<formats::TensorView> tensors;
+    for (formats::TensorView& tensor : CanonicalTensors(*whole, config)) {
+      if (tensor.name == without) {
+        if (renamed.empty()) continue;
+        tensor.name = renamed;
+      }
+      tensors.push_back(std::move(tensor));
+    }
+    BindTensors(*whole, config, std::move(tensors), TensorHashes::kIgnore, BytesToRead::kAll);
+  };
+  EXPECT_NO_THROW(bind("", ""));
+  for (const char* role : {"eh_proj.weight", "enorm.weight", "hnorm.weight", "norm.weight",
+                           "layers.0.self_attn.q_proj.weight", "layers.0.input_layernorm.weight"}) {
+    const std::string name = std::string("model.mtp.") + role;
+    std::string message;
+    EXPECT_EQ(Thrown([&] { bind(name, ""); }, &message), ErrorCode::kMissingTensor);
+    EXPECT_NE(message.find(name), std::string::npos) << message;
+  }
+  const std::string shared = "model.mtp.layers.0.mlp.shared_expert.gate_proj.weight";
+  EXPECT_THROW(bind(shared, ""), Error);
+  EXPECT_THROW(bind("model.mtp.norm.weight", "model.mtp.other.weight"), Error);
+  config.mtp_runs = false;
+  EXPECT_NO_THROW(bind("model.mtp.eh_proj.weight", ""));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -486,7 +486,8 @@ class Binder {
   void RefuseUnknownTensors() const {
     for (size_t i = 0; i < out_.tensors.size(); ++i) {
       const TensorView& tensor = out_.tensors[i];
-      if (out_.uses[i] != TensorUse::kNone || tensor.name.starts_with("model.mtp.")) continue;
+      if (out_.uses[i] != TensorUse::kNone) continue;
+      if (!config_.mtp_runs && tensor.name.starts_with(roles::kMtp)) continue;
       if (tensor.name == "lm_head.weight" || tensor.name.ends_with("rotary_emb.inv_freq")) continue;
       std::string_view name = tensor.name;
       const auto layer = EatNumbered(&name, "model.layers.");
