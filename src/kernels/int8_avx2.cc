@@ -65,6 +65,7 @@ MOEWE_INLINE void StoreRows(const __m256 (&acc)[2], float* out) {
 // Activation order of kNibbles: pairs of groups, [even elements of both][odd elements of both].
 struct Tiles {
   static constexpr size_t kTileCodes = 2;
+  static constexpr bool kReadsThrough = false;
   template <size_t kStride>
   static constexpr bool kNeedsPanels = true;
   static void ScalePanels(const Matrix& w, uint32_t row, const uint8_t* ahead, float* panels) {

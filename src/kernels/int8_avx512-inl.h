@@ -25,6 +25,7 @@ MOEWE_INLINE void StoreRows512(__m512 acc, float* out) {
 
 struct Tiles512 {
   static constexpr size_t kTileCodes = 0;
+  static constexpr bool kReadsThrough = true;
   static void ScalePanels(const Matrix& w, uint32_t row, const uint8_t* ahead, float* panels) {
     ScalePanels512(w, row, ahead, panels);
   }
@@ -208,28 +209,6 @@ struct Tiles512 {
     }
   }
 
-  // Sums of four rows, step by step, for one token: row after row, since memory that is read in
-  // order comes without being asked for; three rows' sums wait for the fourth one's.
-  // dots(r, step): the vector of row r; finish(step, s): what becomes of the four.
-  template <class Dots, class Finish>
-  static MOEWE_INLINE void RowAfterRow(size_t steps, const Dots& dots, const Finish& finish) {
-    constexpr size_t kStrip = 64;
-    alignas(64) uint8_t sums[3][kStrip][64];
-    for (size_t first = 0; first < steps; first += kStrip) {
-      const size_t end = std::min(steps, first + kStrip);
-      for (size_t r = 0; r < 3; ++r) {
-        for (size_t i = first; i < end; ++i) {
-          _mm512_store_si512(sums[r][i - first], dots(r, i));
-        }
-      }
-      for (size_t i = first; i < end; ++i) {
-        const __m512i s[4] = {Load512(sums[0][i - first]), Load512(sums[1][i - first]),
-                              Load512(sums[2][i - first]), dots(3, i)};
-        finish(i, s);
-      }
-    }
-  }
-
   // Four groups of 8-bit weights of one row times one token: two vectors of two groups each, folded
   // to four int32 a 128-bit lane (a group). Shuffling 64-bit halves keeps the groups in ascending
   // lanes.
@@ -262,23 +241,14 @@ struct Tiles512 {
 
   template <int T>
   static void Bytes(const uint8_t* const (&rows)[4], size_t cols, const uint8_t* const* x,
-                    size_t padded, const uint8_t* /*ahead*/, float (*out)[4]) {
+                    size_t padded, const uint8_t* ahead, float (*out)[4]) {
     __m512 acc[T];
     for (int t = 0; t < T; ++t) acc[t] = _mm512_setzero_ps();
     const size_t whole = cols / 128 * 128;
-    if constexpr (T == 1) {
-      RowAfterRow(
-          whole / 128,
-          [&](size_t r, size_t i) __attribute__((always_inline)) {
-            return Products(rows[r] + i * 128, x[0] + i * 128);
-          },
-          [&](size_t i, const __m512i(&s)[4])
-              __attribute__((always_inline)) { AddBytes(s, x[0], padded, i * 4, &acc[0]); });
-    } else {
-      for (size_t at = 0; at < whole; at += 128) {
-        ByteStep<T>({rows[0] + at, rows[1] + at, rows[2] + at, rows[3] + at}, at / 32, x, padded,
-                    acc);
-      }
+    for (size_t at = 0; at < whole; at += 128) {
+      if constexpr (T == 1) PrefetchLines(ahead + at * 4, 8);
+      ByteStep<T>({rows[0] + at, rows[1] + at, rows[2] + at, rows[3] + at}, at / 32, x, padded,
+                  acc);
     }
     if (whole < cols) {
       alignas(64) uint8_t rest[4][128] = {};

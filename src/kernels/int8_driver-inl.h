@@ -8,6 +8,7 @@
 //   template <int T> static void Bytes(w[4], cols, x, padded, ahead, out[T][4])
 //   static void ScalePanels(w, row, ahead, panels)   // as ScalePanelsAvx2
 //   template <size_t kStride> static constexpr bool kNeedsPanels   // or Nibbles finds the scales
+//   kReadsThrough   // whether packed rows are worth a look in order before they are worked on
 // kOdd: of Input::kOddNibbles. Of tiles, w begins kTileCodes behind the first one. With T = 1
 // memory's requests may be theirs: from `ahead` on, for three quarters of what they read if there
 // are panels, else for as much.
@@ -55,6 +56,7 @@ void PackedRows(const Matrix& w, const uint8_t* first_codes, uint32_t row_begin,
         rows[r] = first_codes + at * row_bytes;
       }
       const uint32_t live = row_end - row < 4 ? row_end - row : 4;
+      if (Tiles::kReadsThrough && n == 1) ReadThrough(rows[0], live * row_bytes);
       // Of the block's share, what the panels have left: 3 rows' bytes beside each 4 rows.
       const uint32_t asked = kPanels ? 2 + (row - block) / 4 * 3 : row - block;
       const uint8_t* ahead = walk.From(block_codes + asked * row_bytes);
