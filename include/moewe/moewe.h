@@ -37,6 +37,7 @@ enum class KvType : uint8_t {
   kAuto,  // f32 with f32 activations, else f16
   kF16,
   kF32,
+  kQ8,  // int8 with an f16 scale for every 32: half of f16's memory
 };
 // When the hashes that a file stores of its tensors are checked.
 enum class Verify : uint8_t {

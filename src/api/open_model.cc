@@ -22,6 +22,20 @@ namespace {
 // next step.
 constexpr uint32_t kDraftsByGain = 8;
 
+model::KvType KvTypeOf(const ModelOptions& options) {
+  switch (options.kv) {
+    case KvType::kF16:
+      return model::KvType::kF16;
+    case KvType::kF32:
+      return model::KvType::kF32;
+    case KvType::kQ8:
+      return model::KvType::kQ8;
+    case KvType::kAuto:
+      break;
+  }
+  return options.activations == Activations::kF32 ? model::KvType::kF32 : model::KvType::kF16;
+}
+
 model::LoadOptions LoadOptionsOf(const ModelOptions& options) {
   model::LoadOptions load;
   load.activations = options.activations == Activations::kF32 ? kernels::Activations::kF32
@@ -67,9 +81,7 @@ model::MemoryRequest MemoryRequestOf(const ModelOptions& options) {
   request.logit_rows = options.sequences;
   request.draft_rows = options.speculate.value_or(kDraftsByGain);
   request.needs_drafts = options.speculate.has_value();
-  const bool f32 = options.kv == KvType::kF32 ||
-                   (options.kv == KvType::kAuto && options.activations == Activations::kF32);
-  request.kv_type = f32 ? model::KvType::kF32 : model::KvType::kF16;
+  request.kv_type = KvTypeOf(options);
   return request;
 }
 

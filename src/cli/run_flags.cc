@@ -32,7 +32,7 @@ void AddRunFlags(CLI::App* verb, RunFlags* flags) {
             "prefill tokens a step; 1 = token by token");
   verb->add_option("--activations", flags->activations, "int8 or f32")
       ->check(CLI::IsMember({"int8", "f32"}));
-  verb->add_option("--kv", flags->kv, "KV cache; q8 is not there yet")
+  verb->add_option("--kv", flags->kv, "KV cache: f16, f32 or q8 (half of f16's memory)")
       ->check(CLI::IsMember({"f16", "f32", "q8"}));
   verb->add_option("--task", flags->task, "task mask of the file, or none");
   verb->add_option("--skill", flags->skill,
@@ -52,17 +52,16 @@ void AddRunFlags(CLI::App* verb, RunFlags* flags) {
 }
 
 ModelOptions ModelOptionsOf(const RunFlags& flags) {
-  if (flags.kv == "q8") {
-    throw Error(ErrorCode::kUnsupported, "a q8 KV cache is not there yet: f16 takes the least",
-                {"", "--kv"});
-  }
   ModelOptions options;
   options.memory = flags.memory;
   options.threads = flags.threads;
   options.context = flags.ctx;
   options.chunk = flags.chunk;
   options.activations = flags.activations == "f32" ? Activations::kF32 : Activations::kInt8;
-  options.kv = flags.kv == "f32" ? KvType::kF32 : flags.kv == "f16" ? KvType::kF16 : KvType::kAuto;
+  options.kv = flags.kv == "f32"   ? KvType::kF32
+               : flags.kv == "f16" ? KvType::kF16
+               : flags.kv == "q8"  ? KvType::kQ8
+                                   : KvType::kAuto;
   options.scout = flags.scout;
   options.task = flags.task;
   options.skill = flags.skill;

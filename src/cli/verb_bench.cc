@@ -113,8 +113,6 @@ void CheckFlags(const BenchFlags& flags) {
   }
 }
 
-std::string KvName(model::KvType type) { return type == model::KvType::kF32 ? "f32" : "f16"; }
-
 void PrintTable(const BenchFlags& flags, const OpenModel& open, const engine::SpeedResult& speed) {
   const model::ModelConfig& config = open.model->config();
   const double decode_gb = speed.decode_bytes_per_s / 1e9;
@@ -122,7 +120,7 @@ void PrintTable(const BenchFlags& flags, const OpenModel& open, const engine::Sp
   fmt::print("{}, {} layers, {} weights; {} threads, {}, {} activations, {} KV cache\n",
              flags.model.empty() ? flags.synthetic.shape : flags.model, config.num_layers,
              FormatSize(open.model->weight_bytes_total()), open.threads->num_threads(),
-             kernels::KernelIsaName(), flags.run.activations, KvName(open.kv_type));
+             kernels::KernelIsaName(), flags.run.activations, model::KvTypeName(open.kv_type));
   fmt::print("{:<8} {:>5} tokens  {:>9.2f} tok/s\n", "prefill", flags.speed.prompt,
              speed.prefill_tokens_per_s);
   fmt::print("{:<8} {:>5} tokens  {:>9.2f} tok/s  {} a token  {:>6.2f} GB/s\n", "decode",
@@ -212,7 +210,7 @@ int Bench(const BenchFlags& given, const Globals& globals) {
       {"threads", open.threads->num_threads()},
       {"isa", kernels::KernelIsaName()},
       {"activations", flags.run.activations},
-      {"kv", KvName(open.kv_type)}};
+      {"kv", model::KvTypeName(open.kv_type)}};
   ReportStream(open, flags.run, 0.0, &report);
   AddStreamed(speed, &report);
   PrintJson(report);

@@ -146,7 +146,7 @@ int Run(const Flags& flags, const Globals& globals) {
   const uint64_t per_position =
       model::KvBytesPerPosition(open.model->config(), open.request.kv_type);
   if (!globals.json) {
-    PrintTable(plan, per_position, open.request.kv_type == model::KvType::kF32 ? "f32" : "f16");
+    PrintTable(plan, per_position, model::KvTypeName(open.request.kv_type));
   }
   model::RequireFit(plan, flags.model);
 

@@ -32,12 +32,11 @@ struct KvRows {
   size_t count;
 };
 
-template <class Stored>
 KvRows RowsFrom(const KvBlocks& kv, size_t position, size_t end) {
   const size_t slot = position % kv.block_tokens;
   const size_t count = std::min({end - position, kv.block_tokens - slot, kTilePositions});
   const auto* block = static_cast<const uint8_t*>(kv.blocks[position / kv.block_tokens]);
-  const size_t stride = kv.row_stride * Stored::kBytes;
+  const size_t stride = KvRowBytes(kv.type, kv.row_stride);
   return {block + slot * stride, stride, count};
 }
 
@@ -82,12 +81,10 @@ void AddValues(const KvRows& rows, const float (*weights)[kTilePositions], const
         acc[t][k] = hn::Mul(hn::LoadU(d, sums[t] + v + k * lanes), hn::Set(d, fade[t]));
       }
     }
-    const uint8_t* p = rows.first + v * Stored::kBytes;
-    for (size_t i = 0; i < rows.count; ++i, p += rows.stride) {
+    const uint8_t* row = rows.first;
+    for (size_t i = 0; i < rows.count; ++i, row += rows.stride) {
       VF values[kVectors];
-      for (size_t k = 0; k < kVectors; ++k) {
-        values[k] = Stored::Load(d, p + k * lanes * Stored::kBytes);
-      }
+      for (size_t k = 0; k < kVectors; ++k) values[k] = Stored::Load(d, row, v + k * lanes);
       for (size_t t = 0; t < T; ++t) {
         const VF weight = hn::Set(d, weights[t][i]);
         for (size_t k = 0; k < kVectors; ++k) {
@@ -102,11 +99,11 @@ void AddValues(const KvRows& rows, const float (*weights)[kTilePositions], const
   for (; v < dim; v += lanes) {
     const size_t count = std::min(lanes, dim - v);
     for (size_t t = 0; t < T; ++t) {
-      VF acc = hn::Mul(LoadPart<StoredF32>(d, reinterpret_cast<const uint8_t*>(sums[t] + v), count),
+      VF acc = hn::Mul(LoadPart<StoredF32>(d, reinterpret_cast<const uint8_t*>(sums[t]), v, count),
                        hn::Set(d, fade[t]));
-      const uint8_t* p = rows.first + v * Stored::kBytes;
-      for (size_t i = 0; i < rows.count; ++i, p += rows.stride) {
-        acc = hn::MulAdd(hn::Set(d, weights[t][i]), LoadPart<Stored>(d, p, count), acc);
+      const uint8_t* row = rows.first;
+      for (size_t i = 0; i < rows.count; ++i, row += rows.stride) {
+        acc = hn::MulAdd(hn::Set(d, weights[t][i]), LoadPart<Stored>(d, row, v, count), acc);
       }
       alignas(64) float part[HWY_MAX_BYTES / sizeof(float)];
       hn::Store(acc, d, part);
@@ -142,8 +139,8 @@ void Attend(const AttentionParams& params, const float* const* q, const KvBlocks
   }
   alignas(64) float scores[T][kTilePositions];
   for (size_t position = begin; position < end;) {
-    const KvRows key_rows = RowsFrom<Stored>(keys, position, end);
-    const KvRows value_rows = RowsFrom<Stored>(values, position, end);
+    const KvRows key_rows = RowsFrom(keys, position, end);
+    const KvRows value_rows = RowsFrom(values, position, end);
     const size_t count = key_rows.count;
     Scores<Stored, T>(params, q, key_rows, scores);
     for (size_t t = 0; t < T; ++t) {
@@ -169,10 +166,13 @@ void Attend(const AttentionParams& params, const float* const* q, const KvBlocks
 template <size_t T>
 void AttendStored(const AttentionParams& params, const float* const* q, const KvBlocks& keys,
                   const KvBlocks& values, size_t begin, size_t end, float* const* out) {
-  if (keys.type == KvType::kF32) {
-    Attend<StoredF32, T>(params, q, keys, values, begin, end, out);
-  } else {
-    Attend<StoredF16, T>(params, q, keys, values, begin, end, out);
+  switch (keys.type) {
+    case KvType::kF32:
+      return Attend<StoredF32, T>(params, q, keys, values, begin, end, out);
+    case KvType::kF16:
+      return Attend<StoredF16, T>(params, q, keys, values, begin, end, out);
+    case KvType::kQ8:
+      return Attend<StoredQ8, T>(params, q, keys, values, begin, end, out);
   }
 }
 

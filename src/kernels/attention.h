@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/kv_rows.h"
+
 namespace moewe::kernels {
 
-enum class KvType : uint8_t { kF16, kF32 };
-
 // The keys or values of one KV head in fixed blocks: position p is row p % block_tokens of
-// blocks[p / block_tokens]; rows are `row_stride` elements apart.
+// blocks[p / block_tokens]; rows have room for `row_stride` elements.
 struct KvBlocks {
   std::span<const void* const> blocks;  // each points at this head's first row in the block
   uint32_t block_tokens = 0;

@@ -2,38 +2,36 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
-#include "base/f16.h"
+#include "kernels/layout.h"
 #include "kernels/reference.h"
 #include "kernels/test_matrices.h"
 
 namespace moewe::kernels {
 namespace {
 
-// A cache of `positions` rows in blocks, as f16 or f32.
+// A cache of `positions` rows in blocks.
 struct Cache {
   Cache(size_t positions, uint32_t dim, uint32_t block_tokens, KvType type, uint32_t seed) {
     const size_t num_blocks = (positions + block_tokens - 1) / block_tokens;
     const uint32_t stride = dim + 3;
-    const size_t per_block = size_t{block_tokens} * stride;
-    const std::vector<float> values = RandomFloats(num_blocks * per_block, seed);
+    const size_t row_bytes = KvRowBytes(type, stride);
+    const std::vector<float> values = RandomFloats(num_blocks * block_tokens * stride, seed);
     for (size_t b = 0; b < num_blocks; ++b) {
-      const float* from = &values[b * per_block];
-      if (type == KvType::kF32) {
-        floats.emplace_back(from, from + per_block);
-      } else {
-        halves.emplace_back();
-        for (size_t i = 0; i < per_block; ++i) halves.back().push_back(F32ToF16(from[i]));
+      std::vector<uint8_t>& block = bytes.emplace_back(block_tokens * row_bytes);
+      for (size_t row = 0; row < block_tokens; ++row) {
+        StoreKvRow(type, &values[(b * block_tokens + row) * stride], stride,
+                   block.data() + row * row_bytes);
       }
     }
-    for (const auto& block : floats) pointers.push_back(block.data());
-    for (const auto& block : halves) pointers.push_back(block.data());
+    for (const auto& block : bytes) pointers.push_back(block.data());
     blocks = {pointers, block_tokens, stride, type};
   }
-  std::vector<std::vector<float>> floats;
-  std::vector<std::vector<uint16_t>> halves;
+  std::vector<std::vector<uint8_t>> bytes;
   std::vector<const void*> pointers;
   KvBlocks blocks;
 };
@@ -51,8 +49,31 @@ void Compare(const AttentionParams& params, const Cache& keys, const Cache& valu
   }
 }
 
+TEST(KvRows, Q8IsWithinHalfAStepOfItsScaleAndKeepsWhatIsNoNumber) {
+  for (const size_t n : {1, 31, 32, 33, 80, 128}) {
+    std::vector<float> x = RandomFloats(n, 9, 3.0f);
+    if (n > 33) std::fill_n(x.begin() + 32, 32, 0.0f);
+    std::vector<uint8_t> row(KvRowBytes(KvType::kQ8, n) + 1, 0xCD);
+    StoreKvRow(KvType::kQ8, x.data(), n, row.data());
+    EXPECT_EQ(row.back(), 0xCD);
+    for (size_t i = 0; i < n; ++i) {
+      const uint8_t* group = row.data() + i / kKvGroup * kKvGroupBytes;
+      const float scale = LoadF16(group);
+      const float value = static_cast<float>(static_cast<int8_t>(group[2 + i % kKvGroup])) * scale;
+      EXPECT_LE(std::abs(value - x[i]), 0.5f * scale + 127.0f * scale / 2048.0f)
+          << i << " of " << n;
+    }
+  }
+  std::vector<float> bad(64, 1.0f);
+  bad[40] = std::numeric_limits<float>::infinity();
+  std::vector<uint8_t> row(KvRowBytes(KvType::kQ8, 64));
+  StoreKvRow(KvType::kQ8, bad.data(), 64, row.data());
+  EXPECT_FALSE(std::isnan(LoadF16(row.data())));
+  EXPECT_TRUE(std::isnan(LoadF16(row.data() + kKvGroupBytes)));
+}
+
 TEST(Attention, SeveralQueriesGiveWhatEachGivesAlone) {
-  for (KvType type : {KvType::kF16, KvType::kF32}) {
+  for (KvType type : {KvType::kF16, KvType::kF32, KvType::kQ8}) {
     for (uint32_t dim : {1u, 17u, 80u, 128u}) {
       const Cache keys(100, dim, 16, type, 1);
       const Cache values(100, dim, 16, type, 2);
@@ -80,7 +101,7 @@ TEST(Attention, SeveralQueriesGiveWhatEachGivesAlone) {
 }
 
 TEST(Attention, MatchesScalar) {
-  for (KvType type : {KvType::kF16, KvType::kF32}) {
+  for (KvType type : {KvType::kF16, KvType::kF32, KvType::kQ8}) {
     for (uint32_t dim : {1u, 8u, 17u, 64u, 80u, 128u, 256u}) {
       for (uint32_t block : {1u, 16u, 32u, 100u}) {
         const uint32_t value_dim = dim == 80 ? 48 : dim;

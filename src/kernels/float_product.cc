@@ -30,11 +30,10 @@ void ToFloats(const uint8_t* p, size_t n, float* out) {
   const DF d;
   const size_t lanes = hn::Lanes(d);
   size_t i = 0;
-  for (; i + lanes <= n; i += lanes)
-    hn::StoreU(Stored::Load(d, p + i * Stored::kBytes), d, out + i);
+  for (; i + lanes <= n; i += lanes) hn::StoreU(Stored::Load(d, p, i), d, out + i);
   if (i < n) {
     alignas(64) float part[HWY_MAX_BYTES / sizeof(float)];
-    hn::Store(LoadPart<Stored>(d, p + i * Stored::kBytes, n - i), d, part);
+    hn::Store(LoadPart<Stored>(d, p, i, n - i), d, part);
     std::memcpy(out + i, part, (n - i) * sizeof(float));
   }
 }
@@ -52,7 +51,7 @@ void DecodeQ8(const Q8Layout& layout, size_t row, size_t cols, float* out) {
     const VF q = hn::ConvertTo(d, hn::PromoteTo(ints, hn::LoadU(bytes, quants + i)));
     VF value = hn::Mul(q, scales);
     if (layout.col_field != nullptr) {
-      value = hn::Mul(value, StoredF16::Load(d, layout.col_field + i * 2));
+      value = hn::Mul(value, StoredF16::Load(d, layout.col_field, i));
     }
     hn::StoreU(value, d, out + i);
   }

@@ -12,6 +12,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
+
+#include "kernels/kv_rows.h"
+#include "kernels/layout.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace moewe::kernels::HWY_NAMESPACE {
@@ -20,36 +24,57 @@ namespace hn = hwy::HWY_NAMESPACE;
 using DF = hn::ScalableTag<float>;
 using VF = hn::Vec<DF>;
 
-// How elements [i, i + lanes) of a stored row become f32; p may have any alignment.
+// How elements [i, i + lanes) of a stored row become f32, i a multiple of lanes; a row may have any
+// alignment.
 struct StoredF32 {
   static constexpr size_t kBytes = 4;
-  static HWY_INLINE VF Load(DF d, const uint8_t* p) {
-    return hn::LoadU(d, reinterpret_cast<const float*>(p));
+  static HWY_INLINE VF Load(DF d, const uint8_t* row, size_t i) {
+    return hn::LoadU(d, reinterpret_cast<const float*>(row) + i);
   }
 };
 struct StoredF16 {
   static constexpr size_t kBytes = 2;
-  static HWY_INLINE VF Load(DF d, const uint8_t* p) {
+  static HWY_INLINE VF Load(DF d, const uint8_t* row, size_t i) {
     const hn::Rebind<hwy::float16_t, DF> half;
-    return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(p)));
+    return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(row) + i));
   }
 };
 struct StoredBf16 {
   static constexpr size_t kBytes = 2;
-  static HWY_INLINE VF Load(DF d, const uint8_t* p) {
+  static HWY_INLINE VF Load(DF d, const uint8_t* row, size_t i) {
     const hn::Rebind<uint16_t, DF> half;
     const hn::Rebind<uint32_t, DF> bits;
     return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(
-                              bits, hn::LoadU(half, reinterpret_cast<const uint16_t*>(p)))));
+                              bits, hn::LoadU(half, reinterpret_cast<const uint16_t*>(row) + i))));
+  }
+};
+// KvType::kQ8. A group has whole vectors of any instruction set.
+struct StoredQ8 {
+  static HWY_INLINE VF Load(DF d, const uint8_t* row, size_t i) {
+    const uint8_t* group = row + i / kKvGroup * kKvGroupBytes;
+    return Values(d, group, group + 2 + i % kKvGroup);
+  }
+  static HWY_INLINE VF Values(DF d, const uint8_t* scale, const uint8_t* p) {
+    const hn::Rebind<int8_t, DF> bytes;
+    const hn::Rebind<int32_t, DF> ints;
+    const VF values =
+        hn::ConvertTo(d, hn::PromoteTo(ints, hn::LoadU(bytes, reinterpret_cast<const int8_t*>(p))));
+    return hn::Mul(values, hn::Set(d, LoadF16(scale)));
   }
 };
 
-// The first `count` < lanes elements, the rest zero.
+// The first `count` < lanes elements from i on, the rest zero.
 template <class Stored>
-HWY_INLINE VF LoadPart(DF d, const uint8_t* p, size_t count) {
+HWY_INLINE VF LoadPart(DF d, const uint8_t* row, size_t i, size_t count) {
   alignas(64) uint8_t part[HWY_MAX_BYTES] = {};
-  std::memcpy(part, p, count * Stored::kBytes);
-  return Stored::Load(d, part);
+  if constexpr (std::is_same_v<Stored, StoredQ8>) {
+    const uint8_t* group = row + i / kKvGroup * kKvGroupBytes;
+    std::memcpy(part, group + 2 + i % kKvGroup, count);
+    return StoredQ8::Values(d, group, part);
+  } else {
+    std::memcpy(part, row + i * Stored::kBytes, count * Stored::kBytes);
+    return Stored::Load(d, part, 0);
+  }
 }
 
 // out[t][r] = row r . x[t]. The order of additions is the same for every R and T.
@@ -67,17 +92,17 @@ HWY_INLINE void DotTile(const uint8_t* const* rows, const float* const* x, size_
     VF xs[T];
     for (size_t t = 0; t < T; ++t) xs[t] = hn::LoadU(d, x[t] + i);
     for (size_t r = 0; r < R; ++r) {
-      const VF w = Stored::Load(d, rows[r] + i * Stored::kBytes);
+      const VF w = Stored::Load(d, rows[r], i);
       for (size_t t = 0; t < T; ++t) acc[r][t] = hn::MulAdd(w, xs[t], acc[r][t]);
     }
   }
   if (i < cols) {
     VF xs[T];
     for (size_t t = 0; t < T; ++t) {
-      xs[t] = LoadPart<StoredF32>(d, reinterpret_cast<const uint8_t*>(x[t] + i), cols - i);
+      xs[t] = LoadPart<StoredF32>(d, reinterpret_cast<const uint8_t*>(x[t]), i, cols - i);
     }
     for (size_t r = 0; r < R; ++r) {
-      const VF w = LoadPart<Stored>(d, rows[r] + i * Stored::kBytes, cols - i);
+      const VF w = LoadPart<Stored>(d, rows[r], i, cols - i);
       for (size_t t = 0; t < T; ++t) acc[r][t] = hn::MulAdd(w, xs[t], acc[r][t]);
     }
   }

@@ -97,9 +97,21 @@ bool DecodeOwn(const Matrix& m, uint32_t row, float* out) {
 
 float KvValue(const KvBlocks& kv, size_t position, size_t i) {
   const void* block = kv.blocks[position / kv.block_tokens];
-  const size_t index = position % kv.block_tokens * kv.row_stride + i;
-  if (kv.type == KvType::kF32) return static_cast<const float*>(block)[index];
-  return F16ToF32(static_cast<const uint16_t*>(block)[index]);
+  const auto* row = static_cast<const uint8_t*>(block) +
+                    position % kv.block_tokens * KvRowBytes(kv.type, kv.row_stride);
+  switch (kv.type) {
+    case KvType::kF32: {
+      float value;
+      std::memcpy(&value, row + i * 4, sizeof(value));
+      return value;
+    }
+    case KvType::kF16:
+      return LoadF16(row + i * 2);
+    case KvType::kQ8:
+      break;
+  }
+  const uint8_t* group = row + i / kKvGroup * kKvGroupBytes;
+  return static_cast<float>(static_cast<int8_t>(group[2 + i % kKvGroup])) * LoadF16(group);
 }
 
 }  // namespace

@@ -173,8 +173,8 @@ struct ModelConfig {
   uint32_t mtp_layers = 0;
   bool mtp_reads_normed = true;
   bool mtp_shares_vocabulary = true;  // embedding and output head are the model's
-  bool mtp_runs = false;    // not of the model: whether it was loaded with its head
-  std::vector<Rope> ropes;  // those that layers use, in the order of their first use
+  bool mtp_runs = false;              // not of the model: whether it was loaded with its head
+  std::vector<Rope> ropes;            // those that layers use, in the order of their first use
   std::vector<LayerConfig> layers;
   Warnings warnings;
 

@@ -25,10 +25,8 @@ uint64_t WholeLines(uint64_t bytes) {
   return (std::max<uint64_t>(bytes, 1) + kCacheLine - 1) / kCacheLine * kCacheLine;
 }
 
-size_t ElementBytes(KvType type) { return type == KvType::kF16 ? 2 : 4; }
-
 size_t RowsBytes(uint32_t width, KvType type) {
-  return size_t{kBlockTokens} * width * ElementBytes(type);
+  return kBlockTokens * kernels::KvRowBytes(type, width);
 }
 
 // Pieces of memory of one size, counted by reference.
@@ -193,12 +191,8 @@ float* KvPool::State(StateId id, int layer) {
 }
 
 void StoreCachedRow(KvType type, const float* x, size_t n, void* first_row, size_t row) {
-  if (type == KvType::kF32) {
-    std::memcpy(static_cast<float*>(first_row) + row * n, x, n * sizeof(float));
-    return;
-  }
-  uint16_t* out = static_cast<uint16_t*>(first_row) + row * n;
-  for (size_t i = 0; i < n; ++i) out[i] = F32ToF16(x[i]);
+  const size_t bytes = kernels::KvRowBytes(type, n);
+  kernels::StoreKvRow(type, x, n, static_cast<uint8_t*>(first_row) + row * bytes);
 }
 
 namespace {

@@ -9,13 +9,14 @@
 #include <span>
 #include <vector>
 
-#include "kernels/attention.h"
+#include "kernels/kv_rows.h"
 
 namespace moewe::model {
 
 struct ModelConfig;
 
 using kernels::KvType;
+using kernels::KvTypeName;
 using BlockId = uint32_t;
 using StateId = uint32_t;
 
@@ -58,7 +59,8 @@ class KvPool {
 
   // First key / value row of KV head `head` in a block's part of layer visit `layer`
   // (ModelConfig::num_visits; the layer itself unless the model loops); rows of one head are
-  // contiguous, [kBlockTokens, width] of f16 or f32, with the widths of ModelConfig::CachedBy.
+  // contiguous, [kBlockTokens, width] as the type has them, with the widths of
+  // ModelConfig::CachedBy.
   void* Keys(BlockId id, int layer, int head);
   void* Values(BlockId id, int layer, int head);
 

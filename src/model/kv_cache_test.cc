@@ -39,11 +39,10 @@ void Append(Sequence& sequence, size_t n, float value) {
 
 TEST(KvPool, PartsOfABlockDoNotOverlap) {
   const ModelConfig config = TwoLayers();
-  for (KvType type : {KvType::kF16, KvType::kF32}) {
+  for (KvType type : {KvType::kF16, KvType::kF32, KvType::kQ8}) {
     KvPool pool(config, type, 2);
     const BlockId a = pool.Allocate();
     const BlockId b = pool.Allocate();
-    const size_t element = type == KvType::kF16 ? 2 : 4;
     uint64_t bytes = 0;
     uint8_t mark = 0;
     std::vector<std::pair<void*, size_t>> parts;
@@ -51,7 +50,7 @@ TEST(KvPool, PartsOfABlockDoNotOverlap) {
       for (int layer = 0; layer < 2; ++layer) {
         const LayerConfig& shape = config.layers[static_cast<size_t>(layer)];
         for (int head = 0; head < static_cast<int>(shape.num_kv_heads); ++head) {
-          const size_t n = kBlockTokens * shape.head_dim * element;
+          const size_t n = kBlockTokens * kernels::KvRowBytes(type, shape.head_dim);
           parts.emplace_back(pool.Keys(id, layer, head), n);
           parts.emplace_back(pool.Values(id, layer, head), n);
           if (id == a) bytes += 2 * n;

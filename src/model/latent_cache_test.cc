@@ -109,10 +109,9 @@ TEST_P(LatentCache, ForksAreShortenedWithoutTheOthersNotice) {
 INSTANTIATE_TEST_SUITE_P(All, LatentCache,
                          testing::Combine(testing::Values("deepseek_v2", "deepseek_v2_lite",
                                                           "deepseek_v3"),
-                                          testing::Values(KvType::kF16, KvType::kF32)),
+                                          testing::Values(KvType::kF16, KvType::kF32, KvType::kQ8)),
                          [](const auto& one) {
-                           return std::get<0>(one.param) +
-                                  (std::get<1>(one.param) == KvType::kF16 ? "_f16" : "_f32");
+                           return std::get<0>(one.param) + "_" + KvTypeName(std::get<1>(one.param));
                          });
 
 }  // namespace
