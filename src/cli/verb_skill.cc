@@ -133,8 +133,9 @@ int Explain(const RouteFlags& flags, const Globals& globals) {
   // The nearest first, those without an energy last.
   std::stable_sort(skills.begin(), skills.end(), [&](const Json& a, const Json& b) {
     const auto place = [&](const Json& skill) {
+      const auto& id = skill["id"].get_ref<const std::string&>();
       return std::find_if(energies.begin(), energies.end(),
-                          [&](const SkillEnergy& one) { return one.id == skill["id"]; }) -
+                          [&](const SkillEnergy& one) { return one.id == id; }) -
              energies.begin();
     };
     return place(a) < place(b);

@@ -18,7 +18,8 @@ using Wanted = model::SequenceChunk::Logits;
 
 constexpr size_t kMaxKeptSequences = 256;
 
-// The exception in flight as what its request ends with.
+}  // namespace
+
 Error CurrentError() {
   try {
     throw;
@@ -30,8 +31,6 @@ Error CurrentError() {
     return Error(ErrorCode::kInternal, error.what());
   }
 }
-
-}  // namespace
 
 Scheduler::Scheduler(model::Model* model, const text::Tokenizer* tokenizer,
                      const SchedulerOptions& options)

@@ -14,8 +14,12 @@
 #include "engine/draft_length.h"
 #include "engine/drafter.h"
 #include "engine/scheduler.h"
+#include "moewe/error.h"
 
 namespace moewe::engine {
+
+// The exception in flight as what its request ends with.
+Error CurrentError();
 
 struct Scheduler::Task {
   Task(Request r, const text::Tokenizer* tokenizer, std::function<void(Result)> d)
