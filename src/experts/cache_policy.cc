@@ -118,7 +118,9 @@ void CachePolicy::Hold(ExpertId id) {
 
 void CachePolicy::Release(ExpertId id) {
   State& state = states_[id];
-  if (state.holds == 0 || --state.holds > 0 || !state.resident) return;
+  if (state.holds == 0) return;
+  --state.holds;
+  if (state.holds > 0 || !state.resident) return;
   Layer& layer = LayerOf(id);
   List(&state, &layer);
   Renew(&layer);
