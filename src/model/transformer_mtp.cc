@@ -43,8 +43,12 @@ void Transformer::FeedMtp(std::span<const SequenceChunk> chunks, const Step& ste
     const SequenceChunk& chunk = chunks[rows_[row].chunk];
     const size_t place = row - first_rows_[rows_[row].chunk];
     const size_t length = chunk.sequence->length();
-    const float* before = states + (row - 1) * width;
-    if (place == 0) before = length == 0 ? nullptr : chunk.sequence->HiddenAt(length - 1);
+    const float* before = nullptr;
+    if (place > 0) {
+      before = states + (row - 1) * width;
+    } else if (length > 0) {
+      before = chunk.sequence->HiddenAt(length - 1);
+    }
     JoinRow(row, chunk.tokens[place], before);
   });
   for (size_t c = 0; c < chunks.size(); ++c) {
